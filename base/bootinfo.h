@@ -1,0 +1,38 @@
+/* bootinfo.h: what a platform hands up at boot. All pointers are kernel virtual and stay valid.
+ * Filled by arch/ (from multiboot2 and ACPI on metal, from options on the host), read by kernel/.
+ *
+ * Locking: none, read-only after kernel_entry(). */
+#ifndef BASE_BOOTINFO_H
+#define BASE_BOOTINFO_H
+
+#include "types.h"
+
+#define BOOT_MAX_RANGES 64
+
+struct boot_range {
+    void *base; /* page aligned, in the direct map; sorted, disjoint, free to use */
+    u64 pages;
+};
+
+struct boot_cpu {
+    u32 apic_id;
+    u32 node;
+    i64 tsc_skew; /* cycles by which this CPU's clock leads CPU 0's, measured once started */
+    bool started;
+};
+
+struct bootinfo {
+    const char *platform; /* "x86_64" | "host" */
+    const char *args;     /* the whole argument line, NUL ended */
+    struct boot_range range[BOOT_MAX_RANGES];
+    unsigned ranges;
+    u64 memory_bytes; /* sum of the ranges */
+    unsigned cpus_found; /* enabled CPUs the firmware lists, at most MAX_CPUS */
+    struct boot_cpu cpu[MAX_CPUS];
+    u64 cycles_hz;
+    bool cycles_invariant;
+    bool flags_fault; /* cmpxchg leaves wrong flags (QEMU 7.2 TCG) */
+    const char *hypervisor; /* "TCG", "KVM", … from CPUID, or "" */
+};
+
+#endif

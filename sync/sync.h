@@ -1,0 +1,71 @@
+/* sync.h: the door of sync/. Spinlocks that know their class, owner and statistics.
+ *
+ * Algorithms (boot choice lock=): tas, ticket, mcs. Every lock is registered and has an id; statistics are
+ * kept per instance and CPU, and written only by the holder after it got the lock, so they need no atomics.
+ *
+ * Contexts: any but NMI for spin_lock*; spin_trylock also in NMI. A lock that an interrupt may take is taken
+ * with interrupts off everywhere (spin_lock_irqsave). Order: lockclass.def, checked in debug builds. */
+#ifndef SYNC_SYNC_H
+#define SYNC_SYNC_H
+
+#include "../base/check.h"
+#include "../base/counters.h"
+#include "../base/knobs.h"
+
+enum lock_class {
+#define LOCKCLASS(name, doc) LOCKCLASS_##name,
+#include "../base/lockclass.def"
+#undef LOCKCLASS
+    NR_LOCK_CLASSES
+};
+extern const char *const lock_class_names[NR_LOCK_CLASSES];
+
+#define MAX_LOCKS 512u
+
+struct lock_row { /* one lock, one CPU */
+    u64 ctr[NR_LOCK_COUNTERS];
+} ALIGNED(CACHE_LINE);
+
+struct spinlock {
+    u32 word;         /* tas: 0 free, 1 taken; ticket: next << 16 | serving */
+    u16 id;           /* registration number; 0 until registered */
+    u8 class;         /* enum lock_class */
+    u8 holder;        /* CPU + 1 while held (written by the holder), for diagnostics */
+    void *queue;      /* mcs: last waiter's node, NULL when free */
+    struct lock_row *row; /* rows by CPU */
+    u64 taken_at;     /* cycles, while a sampled hold lasts (holder only); 0: not sampled */
+    const char *owner; /* what it belongs to: "kmalloc-64", "node0", "cpu3" */
+} ALIGNED(CACHE_LINE);
+
+/* Chooses algorithm and statistics; before the second CPU runs. rows: zeroed memory of
+ * lockstat_bytes(cpus), or NULL to keep counting on the built-in boot row. */
+void lockstat_init(const struct knobs *k, unsigned cpus, void *rows);
+size_t lockstat_bytes(unsigned cpus);
+
+/* Registers; owner must stay valid. A lock may be used before the rows exist. */
+void spin_init(struct spinlock *l, enum lock_class class, const char *owner);
+/* Takes the lock out of the register (its memory is going away). Its id is not used again. */
+void spin_destroy(struct spinlock *l);
+
+void spin_lock(struct spinlock *l);
+NODISCARD bool spin_trylock(struct spinlock *l);
+void spin_unlock(struct spinlock *l);
+static ALWAYS_INLINE unsigned long spin_lock_irqsave(struct spinlock *l)
+{
+    unsigned long flags = plat_irq_save();
+
+    spin_lock(l);
+    return flags;
+}
+static ALWAYS_INLINE void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags)
+{
+    spin_unlock(l);
+    plat_irq_restore(flags);
+}
+bool spin_held_by_me(const struct spinlock *l); /* for assertions */
+
+/* The register, for telemetry: ids run 1..lock_count(); NULL for a destroyed one. */
+unsigned lock_count(void);
+const struct spinlock *lock_by_id(unsigned id);
+
+#endif
