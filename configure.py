@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""configure.py: writes build.ninja.
+
+The whole build is described here and nowhere else: explicit source lists, one file a line (a file that is not
+listed is not built, and tools/check.py says so), a few helper functions, and the variants. The result is
+committed; whoever changes this file runs it and commits both, and CI fails if they disagree.
+
+  ./configure.py                 the default configuration
+  ./configure.py --cc clang-16   another compiler; the arguments are recorded in build.ninja, so that ninja can
+                                 run this script again by itself when it changes
+
+What it deliberately does not do: look for anything on this machine. build.ninja holds no absolute path and is
+the same text everywhere. Only the standard library is used.
+
+Variants, each in build/<variant>/ with objects of its own:
+  release     the measured kernel: kernel.elf, hayloft.iso
+  debug       the same with all assertions and lock ranks (HAYLOFT_DEBUG)
+  host        the same kernel sources as a process: hayloft-host
+  host-asan   hosted under ASan and UBSan, with HAYLOFT_DEBUG; unit tests in tests/
+  host-tsan   hosted under TSan, with HAYLOFT_DEBUG; unit tests in tests/
+  fuzz        libFuzzer targets
+"""
+
+import argparse
+import os
+import sys
+
+# -- sources: one file a line -------------------------------------------------------------------------------
+
+BASE = [
+]
+
+SYNC = [
+]
+
+MM = [
+]
+
+# kernel/ that runs on both platforms.
+KERNEL = [
+]
+
+TELEMETRY = [
+]
+
+BENCH = [
+]
+
+# kernel/ that needs interrupts: the metal kernel only.
+KERNEL_METAL = [
+]
+
+# What stands in for KERNEL_METAL on the hosted machine.
+KERNEL_HOST = [
+]
+
+ARCH_X86_64 = [
+]
+
+DRIVERS = [
+]
+
+# The hosted platform without its main(): unit tests and fuzz targets bring their own.
+ARCH_HOST = [
+]
+
+ARCH_HOST_MAIN = [
+]
+
+# Linked into every unit test and fuzz target.
+TEST_COMMON = [
+]
+
+# Hosted unit tests: name -> what it needs beside its own tests/host/test_<name>.c, base, sync, mm, the hosted
+# platform and TEST_COMMON.
+TESTS = {
+}
+
+# libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
+FUZZ = {
+}
+
+# -- flags ----------------------------------------------------------------------------------------------------
+
+WARNINGS = [
+    '-Wall',
+    '-Wextra',
+    '-Wshadow',
+    '-Wmissing-prototypes',
+    '-Wstrict-prototypes',
+    '-Wundef',
+    '-Wvla',
+    '-Werror',
+]
+
+COMMON = [
+    '-std=gnu17',
+    '-O2',
+    '-g',
+    '-fno-omit-frame-pointer',
+    '-fno-strict-aliasing',
+    # Debug information names no folder of this machine: the same tree gives the same bytes anywhere.
+    '-ffile-compilation-dir=.',
+]
+
+METAL = [
+    '--target=x86_64-unknown-none-elf',
+    '-ffreestanding',
+    '-mno-red-zone',
+    '-mgeneral-regs-only',
+    '-mcmodel=kernel',
+    '-fno-pic',
+    '-fno-stack-protector',
+    '-fno-asynchronous-unwind-tables',
+    '-fcf-protection=none',
+    '-ffunction-sections',
+    '-fdata-sections',
+]
+
+HOSTED = ['-pthread']
+ASAN = ['-fsanitize=address,undefined', '-fno-sanitize-recover=all']
+TSAN = ['-fsanitize=thread']
+FUZZER = ['-fsanitize=fuzzer,address,undefined', '-fno-sanitize-recover=all']
+DEBUG = ['-DHAYLOFT_DEBUG']
+
+KNOBS = 'base/knobs.def'  # its text travels in each image; see embed.S
+
+
+# -- writing ninja ----------------------------------------------------------------------------------------------
+
+class Writer:
+    """Collects the text of build.ninja."""
+
+    def __init__(self):
+        self.lines = []
+
+    def comment(self, text=''):
+        self.lines.append(f'# {text}'.rstrip() if text else '')
+
+    def variable(self, name, value, indent=0):
+        self.lines.append(f'{"  " * indent}{name} = {value}')
+
+    def rule(self, name, **variables):
+        self.lines.append(f'rule {name}')
+        for key, value in variables.items():
+            self.variable(key, value, 1)
+        self.lines.append('')
+
+    def build(self, outputs, rule, inputs=(), implicit=(), order_only=(), **variables):
+        line = f'build {" ".join(listed(outputs))}: {rule}'
+        if inputs:
+            line += ' ' + ' '.join(listed(inputs))
+        if implicit:
+            line += ' | ' + ' '.join(listed(implicit))
+        if order_only:
+            line += ' || ' + ' '.join(listed(order_only))
+        self.lines.append(wrapped(line))
+        for key, value in variables.items():
+            self.variable(key, value, 1)
+
+    def text(self):
+        return '\n'.join(self.lines) + '\n'
+
+
+def listed(value):
+    return [value] if isinstance(value, str) else list(value)
+
+
+def wrapped(line, width=100):
+    """Breaks a long build line at blanks with ninja's '$' continuation."""
+    out, current = [], ''
+    for word in line.split(' '):
+        if current and len(current) + len(word) + 1 > width - 2:
+            out.append(current + ' $')
+            current = '    ' + word
+        else:
+            current = f'{current} {word}' if current else word
+    return '\n'.join(out + [current])
+
+
+class Variant:
+    """One way of compiling: its folder, its flags, its version.h."""
+
+    def __init__(self, ninja, name, flags, include):
+        self.ninja = ninja
+        self.name = name
+        self.key = name.replace('-', '_')
+        self.folder = f'build/{name}'
+        self.version = f'{self.folder}/version.h'
+        self.done = {}
+        self.groups = {}
+        ninja.comment()
+        ninja.comment(f'-- {name} --')
+        # Recorded in the image. Warnings and include paths change no code, so they are left out.
+        ninja.variable(f'flags_{self.key}', ' '.join(flags))
+        ninja.variable(f'cflags_{self.key}', f'$flags_{self.key} $warnings -I{include} -I{self.folder}')
+        ninja.build(self.version, 'version', implicit=['tools/version.py', 'always'],
+                    variant=name, flags=f'$flags_{self.key}')
+
+    def obj(self, source):
+        """Compiles one file, once per variant."""
+        if source not in self.done:
+            out = f'{self.folder}/{source}.o'
+            embeds = [KNOBS] if os.path.basename(source) == 'embed.S' else []
+            self.ninja.build(out, 'cc', source, implicit=embeds, order_only=self.version,
+                             cflags=f'$cflags_{self.key}')
+            self.done[source] = out
+        return self.done[source]
+
+    def objs(self, *groups):
+        return [self.obj(source) for group in groups for source in group]
+
+    def program(self, name, *groups, link):
+        out = f'{self.folder}/{name}'
+        self.ninja.build(out, 'link', self.objs(*groups), ldflags=link)
+        return out
+
+
+def write_rules(n, args):
+    n.variable('ninja_required_version', '1.8')
+    n.variable('builddir', 'build')
+    n.comment()
+    n.comment('The arguments configure.py was given; ninja passes them again when it reruns it.')
+    n.variable('configure_args', ' '.join(args.recorded))
+    n.variable('python', args.python)
+    n.variable('cc', args.cc)
+    n.variable('ld', args.ld)
+    n.variable('warnings', ' '.join(WARNINGS))
+    n.comment()
+    n.rule('configure', command='$python configure.py $configure_args', generator='1',
+           description='CONFIGURE')
+    n.rule('cc', command='$cc $cflags -MD -MF $out.d -c $in -o $out', depfile='$out.d', deps='gcc',
+           description='CC $out')
+    n.rule('link', command='$cc $ldflags $in -o $out', description='LINK $out')
+    n.rule('kernel', command='$ld $ldflags -o $out $in', description='LINK $out')
+    n.rule('iso', command='$python tools/mkiso.py --output $out --kernel $in --config $config',
+           description='ISO $out')
+    n.comment('Runs at each build, but rewrites its output (and so rebuilds what includes it) only on a change.')
+    n.rule('version', command='$python tools/version.py --output $out --variant $variant --cc "$cc"'
+           ' --flags="$flags"', restat='1', description='VERSION $out')
+    n.build('always', 'phony')
+    n.comment()
+    n.build('build.ninja', 'configure', implicit=['configure.py'])
+
+
+def write_metal(n, name, flags):
+    v = Variant(n, name, METAL + COMMON + flags, 'arch/x86_64')
+    out = []
+    if ARCH_X86_64:
+        script = 'arch/x86_64/kernel.ld'
+        kernel = f'{v.folder}/kernel.elf'
+        n.build(kernel, 'kernel',
+                v.objs(ARCH_X86_64, DRIVERS, BASE, SYNC, MM, KERNEL, TELEMETRY, BENCH, KERNEL_METAL),
+                implicit=script,
+                ldflags=f'-static -nostdlib -z max-page-size=0x1000 -z noexecstack --build-id=none'
+                        f' --gc-sections -T {script}')
+        config = 'arch/x86_64/grub.cfg'
+        n.build(f'{v.folder}/hayloft.iso', 'iso', kernel, implicit=[config, 'tools/mkiso.py'],
+                config=config)
+        out = [kernel, f'{v.folder}/hayloft.iso']
+    n.build(name, 'phony', out)
+    return out
+
+
+def host_sources():
+    return [BASE, SYNC, MM, KERNEL, TELEMETRY, BENCH, KERNEL_HOST, ARCH_HOST, ARCH_HOST_MAIN]
+
+
+def write_hosted(n, name, flags, tests):
+    v = Variant(n, name, HOSTED + COMMON + flags, 'arch/host')
+    link = f'-fuse-ld=lld -rdynamic $flags_{v.key}'
+    out = []
+    if ARCH_HOST_MAIN:
+        out.append(v.program('hayloft-host', *host_sources(), link=link))
+    if tests:
+        for test, extra in TESTS.items():
+            out.append(v.program(f'tests/test_{test}', [f'tests/host/test_{test}.c'], TEST_COMMON,
+                                 BASE, SYNC, MM, extra, ARCH_HOST, link=link))
+    n.build(name, 'phony', out)
+    return out
+
+
+def write_fuzz(n):
+    v = Variant(n, 'fuzz', HOSTED + COMMON + DEBUG + FUZZER, 'arch/host')
+    out = [v.program(f'fuzz_{name}', [f'tests/host/fuzz_{name}.c'], TEST_COMMON, BASE, extra, ARCH_HOST,
+                     link='-fuse-ld=lld $flags_fuzz') for name, extra in FUZZ.items()]
+    n.build('fuzz', 'phony', out)
+    return out
+
+
+def listed_sources():
+    """Every file named above, for the check that the tree holds no others."""
+    groups = [BASE, SYNC, MM, KERNEL, TELEMETRY, BENCH, KERNEL_METAL, KERNEL_HOST, ARCH_X86_64, DRIVERS,
+              ARCH_HOST, ARCH_HOST_MAIN, TEST_COMMON]
+    out = {source for group in groups for source in group}
+    for name, extra in TESTS.items():
+        out |= {f'tests/host/test_{name}.c', *extra}
+    for name, extra in FUZZ.items():
+        out |= {f'tests/host/fuzz_{name}.c', *extra}
+    return out
+
+
+def generate(args):
+    n = Writer()
+    n.comment('build.ninja: written by configure.py, which is where to change anything.')
+    n.comment()
+    write_rules(n, args)
+    release = write_metal(n, 'release', [])
+    debug = write_metal(n, 'debug', DEBUG)
+    host = write_hosted(n, 'host', [], tests=False)
+    asan = write_hosted(n, 'host-asan', DEBUG + ASAN, tests=True)
+    tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
+    fuzz = write_fuzz(n)
+    n.comment()
+    n.build('all', 'phony', release + debug + host + asan + tsan + fuzz)
+    n.lines.append('default release host')
+    return n.text()
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description='Writes build.ninja.')
+    parser.add_argument('--cc', default='clang', help='C compiler, a clang (default: clang)')
+    parser.add_argument('--ld', default='ld.lld', help='linker of the kernel (default: ld.lld)')
+    parser.add_argument('--python', default='python3', help='Python that runs the scripts (default: python3)')
+    parser.add_argument('--output', default='build.ninja', help='where to write; "-" for standard output')
+    args = parser.parse_args(argv)
+    args.recorded = [f'--{key} {getattr(args, key)}' for key in ('cc', 'ld', 'python')
+                     if getattr(args, key) != parser.get_default(key)]
+    return args
+
+
+def main(argv):
+    args = parse_arguments(argv)
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    missing = sorted(source for source in listed_sources() if not os.path.exists(source))
+    if missing:
+        print(f'configure.py: listed, but not in the tree: {" ".join(missing)}', file=sys.stderr)
+        return 2
+    text = generate(args)
+    if args.output == '-':
+        sys.stdout.write(text)
+        return 0
+    aside = f'{args.output}.new'
+    with open(aside, 'w', encoding='utf-8') as f:
+        f.write(text)
+    os.replace(aside, args.output)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
