@@ -28,9 +28,18 @@ import sys
 # -- sources: one file a line -------------------------------------------------------------------------------
 
 BASE = [
+    'base/cbor.c',
+    'base/cobs.c',
+    'base/crc32.c',
+    'base/fmt.c',
+    'base/names.c',
 ]
 
 SYNC = [
+    'sync/lockrank.c',
+    'sync/mcs.c',
+    'sync/register.c',
+    'sync/spinlock.c',
 ]
 
 MM = [
@@ -38,6 +47,7 @@ MM = [
 
 # kernel/ that runs on both platforms.
 KERNEL = [
+    'kernel/hooks.c',
 ]
 
 TELEMETRY = [
@@ -322,6 +332,7 @@ def parse_arguments(argv):
     parser.add_argument('--cc', default='clang', help='C compiler, a clang (default: clang)')
     parser.add_argument('--ld', default='ld.lld', help='linker of the kernel (default: ld.lld)')
     parser.add_argument('--python', default='python3', help='Python that runs the scripts (default: python3)')
+    parser.add_argument('--list', action='store_true', help='print the listed sources and stop')
     parser.add_argument('--output', default='build.ninja', help='where to write; "-" for standard output')
     args = parser.parse_args(argv)
     args.recorded = [f'--{key} {getattr(args, key)}' for key in ('cc', 'ld', 'python')
@@ -332,6 +343,9 @@ def parse_arguments(argv):
 def main(argv):
     args = parse_arguments(argv)
     os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    if args.list:
+        print('\n'.join(sorted(listed_sources())))
+        return 0
     missing = sorted(source for source in listed_sources() if not os.path.exists(source))
     if missing:
         print(f'configure.py: listed, but not in the tree: {" ".join(missing)}', file=sys.stderr)
