@@ -117,7 +117,9 @@ extern const struct derived_desc derived_descs[];
 extern const unsigned derived_count;
 extern const char *const counter_scope_names[NR_SCOPES];
 extern const char *const counter_kind_names[];
-u32 counter_schema_hash(void); /* CRC-32 over the text of counters.def's fields */
+/* CRC-32 of one line an entry, counters first, then derived ones: scope, name, unit, kind ("derived"), panel, the
+ * formula if derived, doc; a TAB between fields, LF at the end. */
+u32 counter_schema_hash(void);
 
 static ALWAYS_INLINE u64 counter_read(const u64 *p)
 {
