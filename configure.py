@@ -70,15 +70,19 @@ ARCH_X86_64 = [
 DRIVERS = [
 ]
 
-# The hosted platform without its main(): unit tests and fuzz targets bring their own.
+# The hosted platform without its main(): unit tests (harness.c) and fuzz targets bring their own.
 ARCH_HOST = [
+    'arch/embed.S',
+    'arch/host/host.c',
+    'arch/host/io.c',
 ]
 
 ARCH_HOST_MAIN = [
 ]
 
-# Linked into every unit test and fuzz target.
+# Linked into every unit test.
 TEST_COMMON = [
+    'tests/host/harness.c',
 ]
 
 # Hosted unit tests: name -> what it needs beside its own tests/host/test_<name>.c, base, sync, mm, the hosted
@@ -292,7 +296,7 @@ def write_hosted(n, name, flags, tests):
 
 def write_fuzz(n):
     v = Variant(n, 'fuzz', HOSTED + COMMON + DEBUG + FUZZER, 'arch/host')
-    out = [v.program(f'fuzz_{name}', [f'tests/host/fuzz_{name}.c'], TEST_COMMON, BASE, extra, ARCH_HOST,
+    out = [v.program(f'fuzz_{name}', [f'tests/host/fuzz_{name}.c'], BASE, extra, ARCH_HOST,
                      link='-fuse-ld=lld $flags_fuzz') for name, extra in FUZZ.items()]
     n.build('fuzz', 'phony', out)
     return out

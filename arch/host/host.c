@@ -1,0 +1,291 @@
+/* host.c: the platform contract as a process. CPUs are pinned threads, the clock is the TSC, the telemetry port
+ * and the console are files.
+ *
+ * CPU 0 is the thread that called main(); the others sleep on a condition variable, which is what "halted"
+ * means here, until plat_run_on_cpus() hands them a job. All that take part meet at a spinning barrier, so
+ * that they start within a cache miss of each other and not one wake-up after another. CPUs are pinned to
+ * the cores that the process may use, round robin; with more CPUs than cores the machine is crowded, and
+ * whoever waits gives its core away, since the one waited for may need it.
+ *
+ * What it deliberately does not do: imitate interrupts or preemption by signals. Code that needs them is
+ * metal-only, and says so.
+ *
+ * Locking: `mutex` guards the job and the CPU states; nothing else blocks. Contexts: CPU threads; panic from
+ * any thread. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../base/host.h"
+#include "../../base/string.h"
+
+__thread unsigned host_cpu_id;
+unsigned host_cpu_number = 1;
+bool host_crowded;
+
+struct job {
+    void (*fn)(void *arg);
+    void *arg;
+    u64 mask;
+    unsigned members; /* bits in mask */
+    unsigned arrived; /* atomic: at the start barrier */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* Under mutex. */
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
+static struct job *current; /* the job being handed out, on its caller's stack */
+static u64 waiting;         /* CPUs that have not taken it yet */
+static u64 running;         /* CPUs that have not finished it */
+static unsigned threads = 1;
+
+/* -- CPUs -------------------------------------------------------------------------------------------------- */
+
+/* Every 64th turn only: the pause between is what keeps an uncrowded wait short. */
+void host_relax_crowded(void)
+{
+    static __thread unsigned turns;
+
+    if (++turns % 64 == 0)
+        sched_yield();
+    else
+        __builtin_ia32_pause();
+}
+
+static void meet(struct job *job)
+{
+    __atomic_add_fetch(&job->arrived, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(&job->arrived, __ATOMIC_ACQUIRE) < job->members)
+        plat_relax();
+}
+
+static void *cpu_main(void *arg)
+{
+    u64 me;
+
+    host_cpu_id = (unsigned)(uintptr_t)arg;
+    me = (u64)1 << host_cpu_id;
+    pthread_mutex_lock(&mutex);
+    for (;;) {
+        struct job *job;
+
+        while (!(waiting & me))
+            pthread_cond_wait(&work, &mutex);
+        waiting &= ~me;
+        job = current;
+        pthread_mutex_unlock(&mutex);
+        meet(job);
+        job->fn(job->arg);
+        pthread_mutex_lock(&mutex);
+        running &= ~me;
+        if (!running)
+            pthread_cond_signal(&done);
+    }
+}
+
+void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
+{
+    struct job job = {.fn = fn, .arg = arg, .mask = mask};
+    u64 others = mask & ~(u64)1;
+
+    CHECK_VALUES((mask & ~plat_all_cpus()) == 0, mask, plat_all_cpus());
+    CHECK(plat_cpu_id() == 0);
+    job.members = (unsigned)__builtin_popcountll(mask);
+    if (others) {
+        pthread_mutex_lock(&mutex);
+        CHECK(running == 0);
+        current = &job;
+        waiting = others;
+        running = others;
+        pthread_cond_broadcast(&work);
+        pthread_mutex_unlock(&mutex);
+    }
+    if (mask & 1) {
+        meet(&job);
+        fn(arg);
+    }
+    if (others) {
+        pthread_mutex_lock(&mutex);
+        while (running)
+            pthread_cond_wait(&done, &mutex);
+        current = NULL;
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+/* The cores this process may use: the mask may be narrower than the machine (taskset, containers). Asked once,
+ * before CPU 0 pins itself and thereby narrows it. */
+static const cpu_set_t *allowed(unsigned *count)
+{
+    static cpu_set_t set;
+    static unsigned n;
+
+    if (!n) {
+        if (sched_getaffinity(0, sizeof(set), &set) != 0)
+            CPU_SET(0, &set);
+        n = (unsigned)CPU_COUNT(&set);
+    }
+    *count = n;
+    return &set;
+}
+
+bool host_overcommitted(unsigned cpus)
+{
+    unsigned cores;
+
+    allowed(&cores);
+    return cpus > cores;
+}
+
+static void core_of_cpu(unsigned cpu, cpu_set_t *one)
+{
+    unsigned cores, nth;
+    const cpu_set_t *set = allowed(&cores);
+
+    nth = cpu % cores;
+    CPU_ZERO(one);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, set) && nth-- == 0) {
+            CPU_SET(core, one);
+            return;
+        }
+    }
+}
+
+static bool thread_start(unsigned cpu)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    cpu_set_t one;
+    bool ok;
+
+    core_of_cpu(cpu, &one);
+    pthread_attr_init(&attr);
+    pthread_attr_setaffinity_np(&attr, sizeof(one), &one);
+    ok = pthread_create(&thread, &attr, cpu_main, (void *)(uintptr_t)cpu) == 0;
+    pthread_attr_destroy(&attr);
+    return ok;
+}
+
+bool host_cpus_start(unsigned n)
+{
+    cpu_set_t one;
+
+    CHECK_VALUES(n >= 1 && n <= MAX_CPUS, n, MAX_CPUS);
+    host_crowded = host_overcommitted(n);
+    if (n > 1) {
+        core_of_cpu(0, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+    }
+    for (; threads < n; threads++) {
+        if (!thread_start(threads))
+            return false;
+    }
+    __atomic_store_n(&host_cpu_number, n, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* -- time -------------------------------------------------------------------------------------------------- */
+
+static u64 now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+    return (u64)t.tv_sec * 1000000000u + (u64)t.tv_nsec;
+}
+
+/* One reading of both clocks: the closest of several, since the scheduler may come between the two. */
+static void read_clocks(u64 *cycles, u64 *ns)
+{
+    u64 best = ~(u64)0;
+
+    for (unsigned i = 0; i < 16; i++) {
+        u64 before = plat_cycles(), t = now_ns(), after = plat_cycles();
+
+        if (after - before < best) {
+            best = after - before;
+            *cycles = before + (after - before) / 2;
+            *ns = t;
+        }
+    }
+}
+
+/* Measured against the system's clock over 20 ms: CPUID names the frequency on some processors only. */
+static u64 measure_hz(void)
+{
+    u64 c0, t0, c1, t1;
+
+    read_clocks(&c0, &t0);
+    do {
+        plat_sleep_ns(5000000);
+        read_clocks(&c1, &t1);
+    } while (t1 - t0 < 20000000);
+    return (u64)((unsigned __int128)(c1 - c0) * 1000000000u / (t1 - t0));
+}
+
+u64 plat_cycles_hz(void)
+{
+    static u64 hz; /* the first call is made on CPU 0 before others run */
+
+    if (!hz)
+        hz = measure_hz();
+    return hz;
+}
+
+void plat_sleep_ns(u64 ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
+}
+
+struct timer {
+    u64 period_ns;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void *timer_main(void *arg)
+{
+    struct timer t = *(struct timer *)arg;
+
+    free(arg);
+    host_cpu_id = MAX_CPUS;
+    /* Threads have priorities of their own on Linux. Failing leaves it merely less polite. */
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    for (;;) {
+        plat_sleep_ns(t.period_ns);
+        t.fn(t.arg);
+    }
+}
+
+bool host_timer_start(u64 period_ns, void (*fn)(void *arg), void *arg)
+{
+    struct timer *t = malloc(sizeof(*t));
+    pthread_attr_t attr;
+    pthread_t thread;
+    unsigned cores;
+    bool ok;
+
+    if (!t)
+        return false;
+    *t = (struct timer){.period_ns = period_ns, .fn = fn, .arg = arg};
+    pthread_attr_init(&attr);
+    /* The caller's pinning would be inherited: any core will do. */
+    pthread_attr_setaffinity_np(&attr, sizeof(cpu_set_t), allowed(&cores));
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    ok = pthread_create(&thread, &attr, timer_main, t) == 0;
+    pthread_attr_destroy(&attr);
+    if (!ok)
+        free(t);
+    return ok;
+}
