@@ -48,6 +48,7 @@ MM = [
 # kernel/ that runs on both platforms.
 KERNEL = [
     'kernel/hooks.c',
+    'kernel/mem_global.c',
 ]
 
 TELEMETRY = [
@@ -58,6 +59,10 @@ BENCH = [
 
 # kernel/ that needs interrupts: the metal kernel only.
 KERNEL_METAL = [
+    'kernel/run.c',
+    'kernel/sched.c',
+    'kernel/thread.c',
+    'kernel/wait.c',
 ]
 
 # What stands in for KERNEL_METAL on the hosted machine.
@@ -65,6 +70,8 @@ KERNEL_HOST = [
 ]
 
 ARCH_X86_64 = [
+    'arch/x86_64/start.S',
+    'arch/x86_64/trampoline.S',
 ]
 
 DRIVERS = [
