@@ -100,13 +100,14 @@ struct telemetry_backtrace {
     unsigned cpu, frames;
     const struct telemetry_frame *frame;
 };
+struct telemetry_register {
+    const char *name;
+    u64 value;
+};
 struct telemetry_panic {
     const struct panic_info *info;
     struct telemetry_backtrace here; /* the CPU that panicked */
-    const struct telemetry_register {
-        const char *name;
-        u64 value;
-    } *reg;
+    const struct telemetry_register *reg;
     unsigned regs;
     const struct telemetry_backtrace *other; /* the other CPUs; what does not fit one frame is left out */
     unsigned others;
