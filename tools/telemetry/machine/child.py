@@ -1,0 +1,54 @@
+"""Starts children that cannot outlive the tool.
+
+Every child gets a parent-death signal, set between fork and exec, and a process group of its own, so that
+Ctrl-C in the terminal reaches the tool alone and the tool can end a child with all that it started. The
+signal is sent when the *thread* that forked ends, so children are started from the main thread only;
+starting one elsewhere is a bug and raises at once. Never a shell: arguments are a list.
+
+Deliberately not here: what the children mean.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def start(argv, death_signal=signal.SIGKILL, **options):
+    """A Popen in its own process group that gets death_signal when the tool dies, however it dies."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("children are started from the main thread: the parent-death signal needs it")
+    parent = os.getpid()
+
+    def before_exec():
+        os.setsid()
+        _libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+        if os.getppid() != parent:  # the tool died before the signal was armed
+            os._exit(127)
+
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen([str(word) for word in argv], preexec_fn=before_exec, **options)
+
+
+def end(process, grace=0.0):
+    """Ends a child and its group; waits until it is gone. grace: seconds between asking and killing."""
+    if process.poll() is None and grace > 0:
+        _signal_group(process.pid, signal.SIGTERM)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            pass
+    if process.poll() is None:
+        _signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,149 @@
+"""Boots the kernel's ISO under QEMU: kvm, tcg (one host thread a vCPU) and icount (deterministic).
+
+The arguments travel as an SMBIOS type 11 string, "hayloft:" before them, from an anonymous memory file;
+QEMU's monitor is a socket pair. So a boot leaves nothing behind but its own folder, and no path ever
+needs quoting but the ISO's. The guest starts stopped, its vCPU threads are found by the monitor and pinned,
+then it is let go. COM1 is console.log, COM2 telemetry.bin: plain files, one complete copy, no back-pressure.
+
+This module and host.py are the only ones that start a machine.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+
+from ..errors import EXIT_MACHINE, HayloftError
+from . import base, child
+
+PROGRAM = "qemu-system-x86_64"
+PREFIX = "hayloft:"
+DEBUG_EXIT = "isa-debug-exit,iobase=0xf4,iosize=0x04"
+EXIT_OK, EXIT_PANIC, EXIT_REFUSED, EXIT_FAILED = 33, 35, 37, 39
+LONGEST_ARGUMENTS = 7900  # what GRUB's smbios command was seen to carry is 8000
+
+_MONITOR_SECONDS = 15
+
+
+def program():
+    path = shutil.which(PROGRAM)
+    if not path:
+        raise HayloftError(f"{PROGRAM} is not installed; run ./hayloft doctor --install", EXIT_MACHINE)
+    return path
+
+
+def version():
+    """QEMU's own version text, or None where there is no QEMU."""
+    path = shutil.which(PROGRAM)
+    if not path:
+        return None
+    out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    words = out.stdout.split("\n", 1)[0].split("version ", 1)
+    return words[1] if len(words) == 2 else None
+
+
+def accelerator(kind):
+    """The options that make a kind of machine."""
+    if kind == "kvm":
+        return ["-accel", "kvm", "-cpu", "host"]
+    if kind == "icount":
+        return ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,align=off,sleep=off"]
+    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+def command(machine, iso, arguments_fd, monitor_fd, gdb_port=None, chipset="q35"):
+    smp = f"{machine.cpus},{machine.topology}" if machine.topology else str(machine.cpus)
+    drive = str(iso).replace(",", ",,")
+    argv = [program(), "-name", "hayloft,debug-threads=on", "-machine", chipset,
+            *accelerator(machine.kind), "-smp", smp, "-m", f"size={machine.memory_bytes >> 20}M",
+            "-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
+            "-drive", f"file={drive},media=cdrom,readonly=on,format=raw",
+            "-device", DEBUG_EXIT,
+            "-chardev", "file,id=console,path=console.log", "-serial", "chardev:console",
+            "-chardev", "file,id=telemetry,path=telemetry.bin", "-serial", "chardev:telemetry",
+            "-chardev", f"socket,id=monitor,fd={monitor_fd}", "-mon", "chardev=monitor,mode=control",
+            "-S"]
+    if arguments_fd is not None:
+        argv += ["-smbios", f"type=11,path=/dev/fd/{arguments_fd}"]
+    if gdb_port:
+        argv += ["-gdb", f"tcp:127.0.0.1:{gdb_port}"]
+    return argv
+
+
+def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35"):
+    """Starts one boot in boot_dir. arguments None: no SMBIOS string, so the menu's own line is used."""
+    if machine.memory_bytes < 16 << 20:
+        raise HayloftError(f"machine.memory: {machine.memory} is too small to boot; use 64M or more")
+    for name in ("console.log", "telemetry.bin"):
+        (boot_dir / name).touch()
+    ours, theirs = socket.socketpair()
+    passed = [theirs.fileno()]
+    if arguments is not None:
+        arguments_fd = os.memfd_create("arguments")
+        os.write(arguments_fd, (PREFIX + arguments).encode())
+        passed.append(arguments_fd)
+    else:
+        arguments_fd = None
+    argv = command(machine, image.iso.resolve(), arguments_fd, theirs.fileno(), gdb_port, chipset)
+    with open(boot_dir / "qemu.log", "wb") as log:
+        log.write((" ".join(argv) + "\n").encode())
+        log.flush()
+        try:
+            process = child.start(argv, cwd=boot_dir, stdout=log, stderr=log, pass_fds=passed)
+        finally:
+            theirs.close()
+            if arguments_fd is not None:
+                os.close(arguments_fd)
+    running = base.Running(process, machine.timeout)
+    try:
+        _release(running, ours, machine, hold=bool(gdb_port))
+    except BaseException:
+        running.kill()
+        raise
+    return running
+
+
+def _release(running, monitor, machine, hold):
+    """Finds and pins the vCPU threads, then lets the guest go (hold: a debugger will). A QEMU that ends
+    here could not start: that is for the caller to see from its exit status."""
+    monitor.settimeout(_MONITOR_SECONDS)
+    with monitor, monitor.makefile("rwb") as lines:
+        try:
+            lines.readline()
+            _ask(lines, "qmp_capabilities")
+            cpus = _ask(lines, "query-cpus-fast")
+            cpus.sort(key=lambda cpu: cpu["cpu-index"])
+            running.threads = list(dict.fromkeys(cpu["thread-id"] for cpu in cpus))
+            running.cpu_seconds = [0.0] * len(running.threads)
+            if machine.kind != "icount":
+                running.pinned = base.pin(running.threads, machine.cpus)
+            if not hold:
+                _ask(lines, "cont")
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            if running.process.poll() is None and not isinstance(error, (EOFError, ConnectionError)):
+                raise HayloftError(f"QEMU's monitor does not answer ({error}); see qemu.log") from error
+
+
+def _ask(lines, verb):
+    lines.write(json.dumps({"execute": verb}).encode() + b"\n")
+    lines.flush()
+    while True:
+        line = lines.readline()
+        if not line:
+            raise EOFError("monitor closed")
+        answer = json.loads(line)
+        if "return" in answer:
+            return answer["return"]
+        if "error" in answer:
+            raise ValueError(answer["error"].get("desc", verb))
+
+
+def start_failure(boot_dir):
+    """The last line QEMU left when it could not start, without the command that heads the log."""
+    try:
+        lines = (boot_dir / "qemu.log").read_text(errors="replace").splitlines()[1:]
+    except OSError:
+        lines = []
+    lines = [line.strip() for line in lines if line.strip()]
+    return lines[-1] if lines else "it said nothing"
