@@ -10,7 +10,8 @@ not that the bytes belong to this boot. Three steps, each of which turns what it
             next record tells what it was: the sequence goes on from it ("gap": records were lost; "restart":
             another boot began) or goes on from before it ("foreign": it was never ours). So one stray frame cannot
             make the reader throw away the rest, and no record is credited to another boot. A frame that was seen
-            before is a "repeat"; time that falls within a stream is a fault of kind "time".
+            before is a "repeat"; time that falls within a stream is a fault of kind "time". Only a panic is taken ahead
+            of its turn: it is sent before what still waits in the rings.
   parts     the parts of a long record are joined; if some are lost the rest is delivered with `missing` set, or is
             a fault of kind "incomplete" if it makes no sense without them.
 
@@ -40,6 +41,7 @@ PIECE = 4096  # a longer segment is dealt with in pieces of this size
 PARTS_MOST = 256
 REMEMBERED = 65536  # check sums a stream, to tell a repeated frame from another boot's
 READ = 1 << 20
+PANIC = TYPES.index("panic")
 
 # A sample is by far the commonest record. This lets through arrays and unsigned numbers only, at C speed.
 _SAMPLE = re.compile(
@@ -104,6 +106,7 @@ class _Stream:
     time: int = 0
     known: bool = True  # whether `next` means something: a reader that joins in the middle has to learn it
     held: _Frame | None = None
+    early: set[int] = field(default_factory=set)  # taken ahead of their turn
     crcs: array = field(default_factory=lambda: array("Q"))
     parts: list[_Frame] = field(default_factory=list)
 
@@ -327,6 +330,10 @@ class Decoder:
         if state.fits(frame):
             self._drop_held(state)
             self._accept(state, frame)
+        elif frame.type == PANIC and frame.seq > state.next and frame.time >= state.time and not state.seen(frame):
+            state.early.add(frame.seq)
+            state.remember(frame)
+            self._join(state, frame)
         elif state.seen(frame):
             self._fault("repeat", frame.offset, frame.end - frame.offset, frame.stream)
         elif state.held is None:
@@ -378,7 +385,9 @@ class Decoder:
     def _accept_held(self, state: _Stream) -> None:
         held, state.held = state.held, None
         if held.seq > state.next:
-            lost = held.seq - state.next
+            early = {seq for seq in state.early if seq < held.seq}
+            state.early -= early
+            lost = held.seq - state.next - len(early)
             self._fault("gap", held.offset, 0, held.stream, lost)
         if held.time < state.time:
             self._fault("time", held.offset, 0, held.stream)
@@ -406,6 +415,9 @@ class Decoder:
     def _accept(self, state: _Stream, frame: _Frame) -> None:
         state.known = True
         state.next, state.time = frame.seq + 1, frame.time
+        while state.next in state.early:
+            state.early.remove(state.next)
+            state.next += 1
         state.remember(frame)
         self.time = frame.time
         self._join(state, frame)
