@@ -1,0 +1,79 @@
+"""What became of a boot: from how the process ended and what its telemetry said.
+
+Pure. Only a bye with outcome ok says that a boot went well: QEMU also exits 0 after a triple fault, and a
+process may end well while the stream was cut. Guest faults count against an arm; void boots do not.
+"""
+
+from .machine.qemu import EXIT_FAILED, EXIT_OK, EXIT_PANIC, EXIT_REFUSED
+
+OK = "ok"
+REFUSED = "refused"
+PANIC = "panic"
+RESET = "reset"
+HANG = "hang"
+TIMEOUT = "timeout"
+INCOMPLETE = "incomplete"
+SELF_CHECK = "self-check"
+NOT_PARALLEL = "not parallel"
+FAILED_START = "failed-start"
+
+OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START)
+GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
+VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START)
+
+
+def _panic_text(panic):
+    name = panic.get("name", "unknown kind")
+    where = f" at {panic['file']}:{panic['line']}" if panic.get("file") else ""
+    return f"{name}{where} on CPU {panic.get('cpu', '?')}"
+
+
+def _refused_text(digest):
+    texts = []
+    for argument, reason, near in digest.get("refused") or []:
+        texts.append(f"{argument}: {reason}" + (f" (nearest legal name: {near})" if near else ""))
+    return "; ".join(texts)
+
+
+def classify(exit_status, timed_out, digest):
+    """(outcome, reason) of a boot. exit_status None: killed or unknown; digest: what digest_boot gave, or None."""
+    digest = digest or {}
+    hello, bye, panic = digest.get("hello"), digest.get("bye"), digest.get("panic")
+    said = (bye or {}).get("outcome")
+    if panic or exit_status == EXIT_PANIC:
+        name = (panic or {}).get("name")
+        if name == "deadline":
+            return TIMEOUT, "the kernel's own deadline passed"
+        return PANIC, _panic_text(panic) if panic else "exit status of a panic; no panic record came"
+    if said == "refused" or exit_status == EXIT_REFUSED:
+        return REFUSED, _refused_text(digest) or (bye or {}).get("reason") or "the kernel refused its arguments"
+    if timed_out:
+        if not hello:
+            return HANG, "nothing came before the time was up"
+        return (HANG, "silent until the time was up") if not bye else (TIMEOUT, "did not end after its bye")
+    if said == "self-check":
+        return SELF_CHECK, (bye or {}).get("reason") or "the self-check failed"
+    if said == "deadline":
+        return TIMEOUT, (bye or {}).get("reason") or "the kernel's own deadline passed"
+    if said == "ok":
+        if exit_status != EXIT_OK:
+            return INCOMPLETE, f"bye said ok, but the machine ended with {exit_status}"
+        return _check_stream(digest)
+    if said:
+        return INCOMPLETE, f"bye said {said}"
+    if exit_status == 0:
+        return RESET, "the machine reset (a triple fault)" if hello else "the machine reset before its first record"
+    if exit_status == EXIT_OK:
+        return INCOMPLETE, "the machine ended well, but no bye came: the stream was cut"
+    if exit_status == EXIT_FAILED:
+        return SELF_CHECK, "exit status of a failed self-check; no bye came"
+    if not hello:
+        return FAILED_START, f"the machine ended with {exit_status} before its first record"
+    return INCOMPLETE, f"no bye; the machine ended with {exit_status}"
+
+
+def _check_stream(digest):
+    parallel = digest.get("parallel") or {}
+    if parallel.get("ok") is False:
+        return NOT_PARALLEL, parallel.get("reason") or "the CPUs did not run in parallel"
+    return OK, ""

@@ -1,0 +1,70 @@
+"""Which boots, in which order: pure, decided before anything boots.
+
+A pair is one boot of every arm at one axis point. Points are interleaved: pair 1 of every point, then
+pair 2, so that a drift of the machine falls on all of them alike. Orders: abba reverses every second
+pair (three arms: ABC CBA); alternate never reverses, so it cannot tell an arm from a slot; random shuffles
+each pair with a recorded seed.
+"""
+
+import dataclasses
+import random
+import re
+
+ALTERNATE_WARNING = "order = \"alternate\" cannot see slot bias: whoever boots first in a pair always is the same"
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """One planned boot. point_index numbers the points; pair and slot count from 1 and 0."""
+
+    id: str
+    arm: str
+    point: dict
+    point_index: int
+    pair: int
+    slot: int
+
+    def describe(self):
+        return {"id": self.id, "arm": self.arm, "point": self.point, "pair": self.pair, "slot": self.slot}
+
+
+def boot_id(pair, arm, point_index, points, attempt=1, width=2):
+    """01-A; with axes 01-A-p2; a second attempt 01-A.2."""
+    suffix = f"-p{point_index + 1}" if points > 1 else ""
+    again = f".{attempt}" if attempt > 1 else ""
+    return f"{pair:0{width}d}-{arm}{suffix}{again}"
+
+
+def attempt_of(identity):
+    found = re.search(r"\.([0-9]+)$", identity)
+    return int(found[1]) if found else 1
+
+
+def draw(arms, points, pairs, order, seed):
+    """The planned boots in order: a list of Slot. arms: their names."""
+    shuffler = random.Random(seed)
+    width = max(2, len(str(pairs)))
+    slots = []
+    for pair in range(1, pairs + 1):
+        for index, point in enumerate(points):
+            names = list(arms)
+            if order == "abba" and pair % 2 == 0:
+                names.reverse()
+            elif order == "random":
+                shuffler.shuffle(names)
+            for slot, name in enumerate(names):
+                slots.append(Slot(boot_id(pair, name, index, len(points), width=width), name, point, index, pair, slot))
+    return slots
+
+
+def warnings(arms, pairs, order):
+    found = []
+    if order == "alternate":
+        found.append(ALTERNATE_WARNING)
+    if order == "abba" and pairs % 2 and pairs > 1:
+        found.append(f"{pairs} pairs: an odd number leaves abba unbalanced by one slot")
+    if pairs < 4:
+        found.append(f"{pairs} pair{'s' if pairs > 1 else ''}: fewer than 4 can never decide a test")
+    if len(set(arms.values())) < len(arms):
+        found.append("two arms have the same arguments: an A/A comparison")
+    return found
