@@ -43,6 +43,10 @@ SYNC = [
 ]
 
 MM = [
+    'mm/badfree.c',
+    'mm/buddy.c',
+    'mm/pages.c',
+    'mm/slab.c',
 ]
 
 # kernel/ that runs on both platforms.
@@ -52,6 +56,7 @@ KERNEL = [
 ]
 
 TELEMETRY = [
+    'kernel/telemetry/ring.c',
 ]
 
 BENCH = [
@@ -70,6 +75,7 @@ KERNEL_HOST = [
 ]
 
 ARCH_X86_64 = [
+    'arch/x86_64/entry.S',
     'arch/x86_64/start.S',
     'arch/x86_64/trampoline.S',
 ]
