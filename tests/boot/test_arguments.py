@@ -1,0 +1,57 @@
+"""Arguments arrive as sent, and a wrong one is refused by the kernel itself, never ignored."""
+
+import re
+
+import pytest
+
+from booting import REFUSED, ROOT
+
+
+def test_they_arrive_intact(boot):
+    args = 'kbench=0 selfcheck=0 tests=malloc/*,yield/* telemetry.hz=5'
+    hello = boot(args).sound().one('hello')
+    assert hello['args'] == args
+    assert hello['knobs']['tests'] == 'malloc/*,yield/*'
+    assert hello['knobs']['telemetry.hz'] == '5'
+    assert hello['refused'] == []
+
+
+def test_long_lines_arrive(boot):
+    tests = ','.join(f'malloc/{n}/solo' for n in range(10000, 10110))
+    assert len(tests) > 1900
+    hello = boot(f'kbench=0 selfcheck=0 tests={tests}').sound().one('hello')
+    assert hello['knobs']['tests'] == tests
+
+
+def test_every_knob_is_echoed(boot):
+    from telemetry import defs
+    knobs = defs.parse_knobs((ROOT / 'base' / 'knobs.def').read_text())
+    hello = boot('kbench=0 selfcheck=0').sound().one('hello')
+    assert set(hello['knobs']) == {knob.name for knob in knobs}
+
+
+def test_without_any_the_menu_line_counts(boot):
+    """What a user edits on real hardware: the line in grub.cfg."""
+    menu = (ROOT / 'arch' / 'x86_64' / 'grub.cfg').read_text()
+    own = re.search(r'^\s*set\s+args="?([^"\n]*?)"?\s*$', menu, re.M)
+    assert own, 'grub.cfg has no line of its own to fall back to'
+    hello = boot(None, timeout=120).sound().one('hello')
+    assert hello['args'] == own[1]
+
+
+@pytest.mark.parametrize('argument, nearest', [
+    ('frnt=bounded', 'front'),
+    ('front=bouded', 'bounded'),
+    ('kbench=many', ''),
+    ('front', 'front'),
+    ('front=none front=none', ''),
+    ('lock=ticket overcommit=1', ''),
+])
+def test_refused(boot, argument, nearest):
+    done = boot(f'kbench=0 {argument}').sound('refused', REFUSED)
+    refused = done.one('hello')['refused']
+    assert len(refused) == 1
+    assert refused[0][0].split('=')[0] == argument.split()[-1].split('=')[0] or 'lock' in refused[0][0]
+    assert refused[0][1], 'a refusal says why'
+    assert nearest in refused[0][2]
+    assert done.all('bench') == []
