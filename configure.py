@@ -32,6 +32,7 @@ BASE = [
     'base/cobs.c',
     'base/crc32.c',
     'base/fmt.c',
+    'base/knobs.c',
     'base/names.c',
 ]
 
@@ -53,10 +54,12 @@ MM = [
 KERNEL = [
     'kernel/hooks.c',
     'kernel/mem_global.c',
+    'kernel/provoke.c',
 ]
 
 TELEMETRY = [
     'kernel/telemetry/ring.c',
+    'kernel/telemetry/sample.c',
 ]
 
 BENCH = [
@@ -64,6 +67,10 @@ BENCH = [
 
 # kernel/ that needs interrupts: the metal kernel only.
 KERNEL_METAL = [
+    'kernel/console.c',
+    'kernel/irq.c',
+    'kernel/main.c',
+    'kernel/panic.c',
     'kernel/run.c',
     'kernel/sched.c',
     'kernel/thread.c',
@@ -75,6 +82,7 @@ KERNEL_HOST = [
 ]
 
 ARCH_X86_64 = [
+    'arch/x86_64/cpu.c',
     'arch/x86_64/entry.S',
     'arch/x86_64/start.S',
     'arch/x86_64/trampoline.S',
