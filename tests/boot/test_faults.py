@@ -30,8 +30,28 @@ def test_reset_is_not_success(boot):
     assert done.all('bye') == []
 
 
-def test_hang_meets_the_kernels_own_deadline(boot):
-    done = boot('kbench=0 selfcheck=0 deadline=4s provoke=hang', timeout=40)
+def test_trap_carries_registers(boot):
+    done = boot('kbench=0 selfcheck=0 provoke=trap')
+    assert done.exit_status == PANIC, done.story()
+    panic = done.one('panic')
+    assert panic['name'] == 'trap'
+    assert {'rip', 'rsp', 'rax'} <= {name.lower() for name in panic['registers']}
+
+
+def test_stack_overflow_has_a_name(boot):
+    done = boot('kbench=0 selfcheck=0 provoke=overflow')
+    assert done.exit_status == PANIC, done.story()
+    assert done.one('panic')['name'] in ('stack_overflow', 'double_fault')
+
+
+def test_panic_inside_a_panic_ends_the_machine(boot):
+    done = boot('kbench=0 selfcheck=0 provoke=nested', timeout=30)
+    assert done.exit_status == PANIC, done.story()
+
+
+@pytest.mark.parametrize('how', ['hang', 'hang-off'])
+def test_hang_meets_the_kernels_own_deadline(boot, how):
+    done = boot(f'kbench=0 selfcheck=0 deadline=4s provoke={how}', timeout=40)
     assert not done.timed_out, done.story()
     assert done.exit_status in (PANIC, FAILED), done.story()
     outcomes = [bye.body['outcome'] for bye in done.all('bye')]

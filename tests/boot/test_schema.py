@@ -26,7 +26,7 @@ def test_schema_is_the_list(boot):
 @pytest.mark.parametrize('path', ['release/kernel.elf', 'debug/kernel.elf', 'host/hayloft-host',
                                   'host-asan/hayloft-host', 'host-tsan/hayloft-host'])
 def test_knobs_travel_in_the_image(path):
-    text = image.read_section(BUILD / path, '.hayloft.knobs')
+    text = image.read_section(BUILD / path, b'.hayloft.knobs')
     assert text.rstrip(b'\0') == KNOBS
 
 
