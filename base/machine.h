@@ -64,6 +64,7 @@ void machine_sink_sync(void); /* waits (bounded) until the port has sent all it 
 
 struct machine_trap {
     unsigned vector;
+    const char *name; /* "page fault"; NULL if the vector has none */
     u64 error, ip, sp, fault_address;
     const void *regs;
     bool user_text; /* reserved, false */

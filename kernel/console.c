@@ -1,0 +1,114 @@
+/* console.c: lines of text for a person, on COM1.
+ *
+ * A line is made in the caller's own buffer and written whole, under one lock, so lines of different CPUs never
+ * mix. Writing is polled and slow, which is why nothing on an allocation path or in a timed section logs.
+ *
+ * Whoever has interrupts off may have interrupted, or be, the holder of anything: it only tries for the lock, for
+ * a bounded time, and a line that finds no room is counted and owned up to by the next one that does.
+ *
+ * Locking: log_lock, class log, interrupts off. Contexts: klog in threads and interrupts; the panic functions
+ * anywhere, since they take no lock (by then every other CPU has been stopped). */
+#include "sched.h"
+
+#include <stdarg.h>
+
+#include "../base/fmt.h"
+
+#define LINE_MAX  320
+#define TRY_LIMIT 20000u
+
+static struct spinlock log_lock;
+static bool log_ready;
+static u64 first_cycles;
+static unsigned lines_lost; /* atomic */
+
+/* "[    1.234567 cpu2] text\n", cut to fit; returns its length. */
+static size_t make_line(char *line, const char *format, va_list args)
+{
+    u64 hz = plat_cycles_hz();
+    u64 us = hz ? (plat_cycles() - first_cycles) / MAX(hz / 1000000u, (u64)1) : 0;
+    size_t n;
+
+    n = fmt(line, LINE_MAX, "[%5llu.%06llu cpu%u] ", (unsigned long long)(us / 1000000u),
+            (unsigned long long)(us % 1000000u), plat_cpu_id());
+    n += fmt_v(line + n, LINE_MAX - n, format, args);
+    n = MIN(n, (size_t)LINE_MAX - 2);
+    line[n++] = '\n';
+    return n;
+}
+
+static bool log_trylock(void)
+{
+    for (unsigned i = 0; i < TRY_LIMIT; i++) {
+        if (spin_trylock(&log_lock))
+            return true;
+        plat_relax();
+    }
+    return false;
+}
+
+static void say_what_was_lost(void)
+{
+    unsigned lost = __atomic_exchange_n(&lines_lost, 0, __ATOMIC_RELAXED);
+    char line[64];
+
+    if (!lost)
+        return;
+    fmt(line, sizeof(line), "(%u lines lost: the console was busy)\n", lost);
+    console_write_text(line);
+}
+
+void klog(const char *format, ...)
+{
+    char line[LINE_MAX];
+    bool may_wait = !plat_irqs_off();
+    unsigned long flags;
+    va_list args;
+    size_t n;
+
+    va_start(args, format);
+    n = make_line(line, format, args);
+    va_end(args);
+    if (!log_ready)
+        return;
+
+    flags = plat_irq_save();
+    if (may_wait) {
+        spin_lock(&log_lock);
+    } else if (!log_trylock()) {
+        __atomic_fetch_add(&lines_lost, 1, __ATOMIC_RELAXED);
+        plat_irq_restore(flags);
+        return;
+    }
+    say_what_was_lost();
+    machine_console_write(line, n);
+    spin_unlock(&log_lock);
+    plat_irq_restore(flags);
+}
+
+void console_write_text(const char *text)
+{
+    size_t n = 0;
+
+    while (text[n])
+        n++;
+    machine_console_write(text, n);
+}
+
+void console_write_panic(const char *format, ...)
+{
+    char line[LINE_MAX];
+    va_list args;
+
+    va_start(args, format);
+    fmt_v(line, sizeof(line), format, args);
+    va_end(args);
+    console_write_text(line);
+}
+
+void console_init(void)
+{
+    first_cycles = plat_cycles();
+    spin_init(&log_lock, LOCKCLASS_log, "console");
+    log_ready = true;
+}

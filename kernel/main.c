@@ -1,0 +1,174 @@
+/* main.c: the order in which the metal kernel comes up. It is a list, one call a line with its reason, and the
+ * order is the point: each line may rely on those above it and on nothing else.
+ *
+ * The CPU count is the last thing about CPUs to become true. Whoever reads plat_cpu_count() finds every per-CPU
+ * table as long as that; a started CPU that is not counted yet may allocate all the same (provoke=early-alloc).
+ *
+ * A refused argument does not stop the bring-up: the laboratory says hello, what was refused and bye. Only a
+ * machine too small for a heap ends here, on the console, since it has no memory to encode a record in.
+ *
+ * Locking: none. Contexts: boot CPU on its boot stack with interrupts off, until sched_enter(). */
+#include "sched.h"
+
+#include "../base/fmt.h"
+#include "../base/string.h"
+#include "telemetry/telemetry.h"
+
+static struct bootinfo *boot;
+static bool
+    cpus_released; /* release/acquire: everything that a started CPU's scheduler needs is there */
+
+/* Ends a boot that cannot even say hello. */
+static NORETURN void refuse(const char *reason, u64 have, u64 need)
+{
+    klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
+         (unsigned long long)need);
+    telemetry_emergency_bye("refused", reason);
+    plat_exit(PLAT_EXIT_REFUSED);
+}
+
+static void read_arguments(void)
+{
+    bool fine = knobs_parse(&knobs, boot->args, false, &knob_refused);
+
+    if (fine)
+        fine = knobs_check(&knobs, &knob_refused);
+    if (!provoke_valid(knobs.provoke)) {
+        struct knob_refusal *r = &knob_refused.at[MIN(knob_refused.count, KNOB_REFUSALS - 1u)];
+
+        fmt(r->argument, sizeof(r->argument), "provoke=%s", knobs.provoke);
+        text_copy(r->reason, sizeof(r->reason), "no such fault");
+        r->nearest[0] = 0;
+        knob_refused.count++;
+        text_copy(knobs.provoke, sizeof(knobs.provoke), "none");
+        fine = false;
+    }
+    for (unsigned i = 0; !fine && i < MIN(knob_refused.count, (unsigned)KNOB_REFUSALS); i++)
+        klog("refused: %s: %s (nearest: %s)", knob_refused.at[i].argument,
+             knob_refused.at[i].reason, knob_refused.at[i].nearest);
+}
+
+static void make_heap(void)
+{
+    struct mem_range range[BOOT_MAX_RANGES];
+    u64 need = 0;
+
+    for (unsigned i = 0; i < boot->ranges; i++)
+        range[i] = (struct mem_range){boot->range[i].base, boot->range[i].pages};
+    kheap = heap_init(&knobs, range, boot->ranges, &need);
+    if (!kheap)
+        refuse("too little memory for a heap", boot->memory_bytes, need);
+}
+
+static void *zeroed_pages(size_t bytes, const char *what)
+{
+    unsigned order = 0;
+    void *p;
+
+    while ((PAGE_SIZE << order) < bytes)
+        order++;
+    p = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
+    if (!p)
+        refuse(what, boot->memory_bytes, PAGE_SIZE << order);
+    memset(p, 0, PAGE_SIZE << order);
+    return p;
+}
+
+static void make_heap_cpus(unsigned limit)
+{
+    if (!heap_cpus_init(kheap, limit))
+        refuse("too little memory for the heap's CPU rows", boot->memory_bytes, 0);
+}
+
+/* Returns how many run; boot->cpu[] says which of those found did not answer. */
+static unsigned start_cpus(unsigned limit)
+{
+    void *memory = zeroed_pages(machine_cpu_bytes() * limit, "too little memory for CPU stacks");
+    unsigned running = machine_start_cpus(boot, limit, memory);
+
+    if (running < limit)
+        klog("%u of %u CPUs answered", running, limit);
+    return running;
+}
+
+/* The first thread: the laboratory, on CPU 0. */
+static void lab_thread(void *arg)
+{
+    enum plat_exit how;
+
+    (void)arg;
+    irq_selftest();        /* every CPU takes interrupts: nothing below could tell if one did not */
+    if (!telemetry_init()) /* rings for the CPUs that really run */
+        refuse("too little memory for telemetry", boot->memory_bytes, 0);
+    how = lab_run(boot); /* hello … bye */
+    plat_exit(how);
+}
+
+static void choose_sink(void)
+{
+    machine_sink_select(knobs.telemetry_port == V_telemetry_port_com1 ? 1 : 2);
+}
+
+static void make_lock_rows(unsigned limit)
+{
+    size_t bytes = lockstat_bytes(limit);
+
+    lockstat_init(&knobs, limit, zeroed_pages(bytes, "too little memory for lock rows"));
+}
+
+static void make_threads(unsigned running)
+{
+    if (!sched_cpus_init(running))
+        refuse("too little memory for idle threads", boot->memory_bytes, 0);
+    run_init(running);
+    if (!thread_create(0, lab_thread, NULL, "lab"))
+        refuse("too little memory for the laboratory's thread", boot->memory_bytes, 0);
+}
+
+static void say_what_runs(unsigned running)
+{
+    klog("Hayloft: %u CPUs, %llu MiB, TSC %llu kHz, args: %s", running,
+         (unsigned long long)(boot->memory_bytes >> 20),
+         (unsigned long long)(boot->cycles_hz / 1000), boot->args);
+}
+
+static void release_cpus(void)
+{
+    __atomic_store_n(&cpus_released, true, __ATOMIC_RELEASE);
+}
+
+void kernel_entry(struct bootinfo *info)
+{
+    u64 entered = plat_cycles();
+    unsigned limit, running;
+
+    boot = info;
+    console_init();                 /* first, so that whatever fails next can be said */
+    irq_hooks_init();               /* provoke= is checked against what this machine can do */
+    read_arguments();               /* before anything whose shape a knob decides */
+    choose_sink();                  /* a panic sends its record there */
+    sched_init();                   /* the scheduler's locks, before a lock's row has a number */
+    lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
+    make_heap();                    /* one CPU's worth, every front end bypassed */
+    limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
+    provoke_at(PROVOKE_EARLY);   /* the CPUs are known, their rows are not made */
+    make_heap_cpus(limit);       /* rows and arrays of all, before any but CPU 0 can run */
+    make_lock_rows(limit);       /* the same for the locks */
+    provoke_at(PROVOKE_EARLY);   /* rows made, only the boot CPU counted */
+    running = start_cpus(limit); /* the count is published; they wait in kernel_cpu_started() */
+    make_threads(running);       /* run queues, idle threads and workers of those that came */
+    say_what_runs(running);
+    irq_deadline_start(entered); /* before the first tick, which looks at it */
+    release_cpus();              /* nothing that a scheduler needs is missing now */
+    sched_enter(0);              /* ticks on, interrupts on, the laboratory runs */
+}
+
+void kernel_cpu_started(unsigned cpu)
+{
+    stop_cpu_alive(cpu);       /* a panic anywhere has this CPU to stop from now on */
+    provoke_at(PROVOKE_EARLY); /* running, but not counted */
+    /* It waits with interrupts off, which is otherwise forbidden: nobody knows it yet, so nobody needs it. */
+    while (!__atomic_load_n(&cpus_released, __ATOMIC_ACQUIRE))
+        plat_relax();
+    sched_enter(cpu);
+}

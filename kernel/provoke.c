@@ -1,0 +1,132 @@
+/* provoke.c: faults on demand, so that what the kernel and the tool do about a fault is tested by having one.
+ *
+ *   none         nothing
+ *   panic@CPU    that CPU panics (kind provoked)
+ *   nested       a panic whose own report faults: the machine must end all the same
+ *   trap         a store to an address that no machine maps
+ *   overflow     a recursion that runs off the thread's stack
+ *   reset        the machine resets without a word
+ *   hang         CPU 0 spins, interrupts on: deadline= ends the boot
+ *   hang-off     CPU 0 spins, interrupts off: another CPU's tick ends it, and with one CPU nobody does
+ *   early-alloc  allocations wherever CPUs run that the CPU count does not yet tell of. One kernel that brought in
+ *                per-CPU magazines published the count before their table existed, and crashed in that window
+ *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
+ *
+ * Locking: none. Contexts: thread, or boot, by stage. */
+#include "kernel.h"
+
+#include "../base/string.h"
+
+/* Returns the CPU of panic@CPU, or -1. */
+static int panic_cpu(const char *text)
+{
+    int cpu = 0;
+
+    if (strncmp(text, "panic@", 6) != 0 || !text[6] || strlen(text) > 8)
+        return -1;
+    for (const char *p = text + 6; *p; p++) {
+        if (*p < '0' || *p > '9')
+            return -1;
+        cpu = cpu * 10 + (*p - '0');
+    }
+    return cpu < (int)MAX_CPUS ? cpu : -1;
+}
+
+bool provoke_valid(const char *text)
+{
+    static const char *const plain[] = {"none",     "nested",      "trap",    "overflow", "hang",
+                                        "hang-off", "early-alloc", "badfree", "selfcheck"};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
+        if (strcmp(text, plain[i]) == 0)
+            return true;
+    }
+    if (strcmp(text, "reset") == 0)
+        return kernel_hooks.reset != NULL;
+    return panic_cpu(text) >= 0;
+}
+
+bool provoke_is(const char *what)
+{
+    return strcmp(knobs.provoke, what) == 0;
+}
+
+static void early_alloc(void)
+{
+    static const size_t sizes[] = {16, 64, 1000, 4096, 8192, 65536};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
+        u8 *p = kmalloc(sizes[i]);
+
+        if (!p)
+            PANIC(PANIC_boot, "an early allocation found no memory", sizes[i], plat_cpu_id());
+        memset(p, 0xa5, sizes[i]);
+        if (!kfree(p))
+            PANIC(PANIC_boot, "an early free was refused", sizes[i], plat_cpu_id());
+    }
+    klog("early-alloc: cpu%u allocated %u sizes while the count was %u", plat_cpu_id(),
+         (unsigned)ARRAY_SIZE(sizes), plat_cpu_count());
+}
+
+static void panic_here(void *arg)
+{
+    (void)arg;
+    PANIC(PANIC_provoked, "provoke=panic", plat_cpu_id(), plat_cpu_count());
+}
+
+static NOINLINE u64 overflow(volatile u64 *below)
+{
+    volatile u64 frame[32];
+
+    frame[0] = *below + 1;
+    if (frame[0] == ~(u64)0) /* an end that is never reached, so that the compiler lets it pass */
+        return 0;
+    return frame[0] + overflow(frame);
+}
+
+static NORETURN void spin(bool interrupts_off)
+{
+    if (interrupts_off)
+        (void)plat_irq_save();
+    for (;;)
+        plat_relax();
+}
+
+static void provoke_panic(int cpu)
+{
+    if ((unsigned)cpu >= plat_cpu_count())
+        PANIC(PANIC_boot, "provoke=panic@CPU names a CPU that does not run", cpu, plat_cpu_count());
+    plat_run_on_cpus((u64)1 << cpu, panic_here, NULL);
+}
+
+static void provoke_in_lab(const char *what)
+{
+    /* Beyond the canonical addresses of any x86-64 machine. */
+    volatile u64 *nowhere = (volatile u64 *)0x0123456789abcdefull;
+    volatile u64 bottom = 0;
+
+    if (panic_cpu(what) >= 0)
+        provoke_panic(panic_cpu(what));
+    else if (strcmp(what, "nested") == 0)
+        PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
+    else if (strcmp(what, "trap") == 0)
+        *nowhere = 1;
+    else if (strcmp(what, "overflow") == 0)
+        bottom = overflow(&bottom);
+    else if (strcmp(what, "reset") == 0)
+        kernel_hooks.reset();
+    else if (strcmp(what, "hang") == 0)
+        spin(false);
+    else if (strcmp(what, "hang-off") == 0)
+        spin(true);
+}
+
+void provoke_at(enum provoke_stage stage)
+{
+    if (likely(strcmp(knobs.provoke, "none") == 0))
+        return;
+    if (stage == PROVOKE_EARLY && provoke_is("early-alloc"))
+        early_alloc();
+    else if (stage == PROVOKE_LAB)
+        provoke_in_lab(knobs.provoke);
+}
