@@ -1,7 +1,7 @@
 /* provoke.c: faults on demand, so that what the kernel and the tool do about a fault is tested by having one.
  *
  *   none         nothing
- *   panic@CPU    that CPU panics (kind provoked)
+ *   panic@CPU    that CPU panics (kind provoked); panic@last: the one with the highest number
  *   nested       a panic whose own report faults: the machine must end all the same
  *   trap         a store to an address that no machine maps
  *   overflow     a recursion that runs off the thread's stack
@@ -22,6 +22,8 @@ static int panic_cpu(const char *text)
 {
     int cpu = 0;
 
+    if (strcmp(text, "panic@last") == 0)
+        return (int)plat_cpu_count() - 1;
     if (strncmp(text, "panic@", 6) != 0 || !text[6] || strlen(text) > 8)
         return -1;
     for (const char *p = text + 6; *p; p++) {
