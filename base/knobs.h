@@ -54,10 +54,11 @@ struct knob_refusals {
     struct knob_refusal at[KNOB_REFUSALS];
 };
 
-/* Fills *k with defaults, then with what line says. hosted: knobs marked metal are refused. cpus: CPUs
- * running, for contradictions. Returns true if nothing was refused. */
+/* Fills *k with defaults, then with what line says, and *r with what was refused. hosted: knobs marked metal are
+ * refused, else those marked host. Returns true if nothing was refused. */
 NODISCARD bool knobs_parse(struct knobs *k, const char *line, bool hosted, struct knob_refusals *r);
-/* Refuses pairs that contradict each other (ticket or mcs under overcommit without force, …). */
+/* Adds to *r the pairs that contradict each other (ticket or mcs under overcommit without force, …). True if *r
+ * is empty then. */
 NODISCARD bool knobs_check(const struct knobs *k, struct knob_refusals *r);
 
 const char *knob_name(enum knob_id id);
