@@ -1,20 +1,20 @@
-/* mm.h: the door of mm/. Pages, caches and kmalloc, on objects the caller owns: nothing here is a singleton
- * and nothing here knows how memory was found, printed about or measured.
+/* mm.h: the door of mm/. Pages, caches and kmalloc, on objects the caller owns: nothing here is a
+ * singleton and nothing here knows how memory was found, printed about or measured.
  *
- * Units: sizes are bytes, orders are log2 of pages. Shortage returns NULL or false. A bad free is refused and
- * counted, or fatal, by badfree=. Contexts: thread and interrupt, unless said otherwise; never NMI.
- * Names are Linux's where Linux has one. */
+ * Units: sizes are bytes, orders are log2 of pages. Shortage returns NULL or false. A bad free is
+ * refused and counted, or fatal, by badfree=. Contexts: thread and interrupt, unless said
+ * otherwise; never NMI. Names are Linux's where Linux has one. */
 #ifndef MM_MM_H
 #define MM_MM_H
 
 #include "../sync/sync.h"
 
-#define MAX_ORDER           10u /* largest buddy block: 4 MiB */
-#define KMALLOC_CLASSES     17u
-#define KMALLOC_MAX_SMALL   8192u
-#define KMALLOC_ALIGN       16u
-#define ZERO_SIZE_PTR       ((void *)16) /* kmalloc(0): not NULL, may be freed, not dereferenced */
-#define CACHE_NAME_MAX      32
+#define MAX_ORDER         10u /* largest buddy block: 4 MiB */
+#define KMALLOC_CLASSES   17u
+#define KMALLOC_MAX_SMALL 8192u
+#define KMALLOC_ALIGN     16u
+#define ZERO_SIZE_PTR     ((void *)16) /* kmalloc(0): not NULL, may be freed, not dereferenced */
+#define CACHE_NAME_MAX    32
 
 struct heap;
 struct kmem_cache;
@@ -25,12 +25,14 @@ struct mem_range {
     u64 pages;
 };
 
-/* Builds a heap from ranges (sorted, disjoint). cpus: rows to make; 1 while the CPU table does not exist.
- * Memory for descriptors is taken from the ranges. Returns NULL if they are too small; *need then says how
- * many bytes would do. */
-struct heap *heap_init(const struct knobs *k, const struct mem_range *ranges, unsigned n, u64 *need);
-/* Makes per-CPU rows and arrays for all CPUs. Until it returns every front end is bypassed. Called once,
- * before the CPU count is published; allocation is legal before, during (from the boot CPU) and after. */
+/* Builds a heap from ranges (sorted, disjoint). cpus: rows to make; 1 while the CPU table does not
+ * exist. Memory for descriptors is taken from the ranges. Returns NULL if they are too small;
+ * *need then says how many bytes would do. */
+struct heap *heap_init(const struct knobs *k, const struct mem_range *ranges, unsigned n,
+                       u64 *need);
+/* Makes per-CPU rows and arrays for all CPUs. Until it returns every front end is bypassed. Called
+ * once, before the CPU count is published; allocation is legal before, during (from the boot CPU)
+ * and after. */
 NODISCARD bool heap_cpus_init(struct heap *h, unsigned cpus);
 
 /* -- pages -- */
@@ -47,8 +49,9 @@ size_t heap_ksize(struct heap *h, const void *p); /* usable bytes of a live bloc
 struct kmem_cache_args {
     const char *name;
     size_t size;
-    size_t align;            /* 0: KMALLOC_ALIGN; a power of two up to PAGE_SIZE */
-    void (*ctor)(void *obj); /* runs once an object, when its slab is made; such caches bypass the arrays */
+    size_t align; /* 0: KMALLOC_ALIGN; a power of two up to PAGE_SIZE */
+    void (*ctor)(
+        void *obj); /* runs once an object, when its slab is made; such caches bypass the arrays */
     void (*dtor)(void *obj);
 };
 NODISCARD struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *args);
@@ -63,7 +66,7 @@ NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 void heap_drain_this_cpu(struct heap *h);
 
 /* -- what telemetry and the workloads read -- */
-unsigned heap_cache_count(const struct heap *h);          /* ids run 0..count-1 */
+unsigned heap_cache_count(const struct heap *h);            /* ids run 0..count-1 */
 struct kmem_cache *heap_cache(struct heap *h, unsigned id); /* NULL for a destroyed one */
 const char *cache_name(const struct kmem_cache *c);
 size_t cache_object_size(const struct kmem_cache *c);
@@ -71,10 +74,11 @@ unsigned cache_front_capacity(const struct kmem_cache *c);
 /* This CPU's row (NR_CACHE_COUNTERS values); relaxed loads. NULL past the CPUs that have one. */
 const u64 *cache_row(const struct kmem_cache *c, unsigned cpu);
 const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu); /* NR_NODE_COUNTERS */
-const u64 *heap_cpu_row(const struct heap *h, unsigned cpu); /* NR_CPU_COUNTERS: only mm's counters are set */
+const u64 *heap_cpu_row(const struct heap *h,
+                        unsigned cpu); /* NR_CPU_COUNTERS: only mm's counters are set */
 unsigned heap_node_count(const struct heap *h);
-/* Gauges into out[], at their counter's slot; the other slots are left alone. Racy sums of relaxed loads: they
- * are exact at rest. No lock is taken. */
+/* Gauges into out[], at their counter's slot; the other slots are left alone. Racy sums of relaxed
+ * loads: they are exact at rest. No lock is taken. */
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS]);
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS]);
 void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS]);
@@ -83,7 +87,7 @@ void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS]);
 struct badfree_report {
     enum badfree_kind kind;
     u64 address;
-    u64 found;               /* the state word, tag or order that was found */
+    u64 found;                      /* the state word, tag or order that was found */
     const struct kmem_cache *cache; /* or NULL */
 };
 /* Called for each refused free, after it was counted; any context. One handler a heap. */
@@ -92,8 +96,9 @@ u64 heap_badfree_count(const struct heap *h, enum badfree_kind kind);
 
 /* -- checks, at quiet points (no allocator call in flight anywhere) -- */
 struct balance {
-    u64 capacity, slab_free, front, in_use; /* objects; the law: capacity = slab_free + front + in_use */
-    u64 allocs, frees;                      /* and allocs - frees = in_use */
+    u64 capacity, slab_free, front,
+        in_use;        /* objects; the law: capacity = slab_free + front + in_use */
+    u64 allocs, frees; /* and allocs - frees = in_use */
     bool holds;
 };
 void cache_balance(const struct kmem_cache *c, struct balance *b);
@@ -102,7 +107,8 @@ struct heap_fault {
     u64 address;
     const struct kmem_cache *cache;
 };
-/* Walks everything; false names the first broken thing. Takes the locks it needs. Thread context. */
+/* Walks everything; false names the first broken thing. Takes the locks it needs. Thread context.
+ * */
 NODISCARD bool heap_validate(struct heap *h, struct heap_fault *f);
 
 #endif

@@ -1,0 +1,196 @@
+/* buddy.c: page blocks of 2^order frames, split on demand and merged with their neighbour when
+ * freed.
+ *
+ * A free block has the tag FREE|order on its head frame and is on the list of its order; its other
+ * frames say NONE. The buddy of block i at order k is block i ^ 2^k, numbered from a base aligned
+ * to the largest block. A merge needs the buddy's head to say exactly FREE|k, so a block that any
+ * cache above holds can never be merged away.
+ *
+ * Worked example, replayed by tests/host/test_buddy.c: 8 free frames are one block of order 3.
+ * alloc(0) splits three times and returns frame 0, leaving 1 (order 0), 2..3 (order 1), 4..7
+ * (order 2). alloc(1) returns 2..3 without a split. free(0) merges 0 with 1; the merge stops
+ * there, as 2..3 is taken. free(2..3) merges with 0..1, then with 4..7: one block of order 3 again.
+ *
+ * Freed blocks go to the front of their list, so that what is warm is used again first.
+ *
+ * Deliberately not here: caches (the page front end's), zeroing, zones.
+ *
+ * Locking: buddy.lock for lists, counts and FREE tags. Contexts: thread, interrupt. */
+#include "mm_impl.h"
+
+/* -- allocation and free -- */
+
+static u64 *row(struct buddy *b)
+{
+    return b->rows[(size_t)b->row_stride * plat_cpu_id()].ctr;
+}
+
+static void put_block(struct buddy *b, struct frame *f, unsigned order)
+{
+    frame_tag_store(f, TAG(FRAME_FREE, order));
+    list_push_front(&b->free[order], &f->link);
+    b->blocks[order]++;
+}
+
+static void take_block(struct buddy *b, struct frame *f, unsigned order)
+{
+    list_remove(&f->link);
+    b->blocks[order]--;
+    frame_tag_store(f, FRAME_NONE);
+}
+
+static struct frame *alloc_locked(struct buddy *b, unsigned order)
+{
+    u64 *ctr = row(b);
+    unsigned k = order;
+    struct frame *f;
+
+    while (k <= MAX_ORDER && list_empty(&b->free[k]))
+        k++;
+    if (k > MAX_ORDER) {
+        plat_counter_add(&ctr[NODE_page_fail], 1);
+        return NULL;
+    }
+    f = list_entry(list_first(&b->free[k]), struct frame, link);
+    take_block(b, f, k);
+    while (k > order) {
+        k--;
+        put_block(b, f + ((size_t)1 << k), k);
+        plat_counter_add(&ctr[NODE_page_split], 1);
+    }
+    __atomic_store_n(&b->pages_free, b->pages_free - ((u64)1 << order), __ATOMIC_RELAXED);
+    plat_counter_add(&ctr[NODE_page_alloc], (u64)1 << order);
+    plat_counter_add(&ctr[NODE_page_alloc_calls], 1);
+    return f;
+}
+
+struct frame *buddy_alloc(struct buddy *b, unsigned order)
+{
+    unsigned long flags;
+    struct frame *f;
+
+    if (order > MAX_ORDER)
+        return NULL;
+    flags = spin_lock_irqsave(&b->lock);
+    f = alloc_locked(b, order);
+    spin_unlock_irqrestore(&b->lock, flags);
+    if (f)
+        plat_unpoison(frame_address(b->frames, f), PAGE_SIZE << order);
+    return f;
+}
+
+/* Returns the order of the block that f became part of. */
+static unsigned merge_locked(struct buddy *b, struct frame *f, unsigned order)
+{
+    u64 i = (u64)(f - b->frames->at);
+
+    for (; order < MAX_ORDER; order++) {
+        u64 other = i ^ ((u64)1 << order);
+        struct frame *o = &b->frames->at[other];
+
+        if (other >= b->frames->count || frame_tag_load(o) != TAG(FRAME_FREE, order))
+            break;
+        take_block(b, o, order);
+        i &= ~((u64)1 << order);
+        plat_counter_add(&row(b)[NODE_page_merge], 1);
+    }
+    put_block(b, &b->frames->at[i], order);
+    return order;
+}
+
+void buddy_free(struct buddy *b, struct frame *head, unsigned order)
+{
+    unsigned long flags;
+    u64 *ctr;
+
+    ASSERT(TAG_KIND(frame_tag_load(head)) == FRAME_NONE);
+    ASSERT(((u64)(head - b->frames->at) & (((u64)1 << order) - 1)) == 0);
+    plat_poison(frame_address(b->frames, head), PAGE_SIZE << order);
+    flags = spin_lock_irqsave(&b->lock);
+    ctr = row(b);
+    merge_locked(b, head, order);
+    __atomic_store_n(&b->pages_free, b->pages_free + ((u64)1 << order), __ATOMIC_RELAXED);
+    plat_counter_add(&ctr[NODE_page_free], (u64)1 << order);
+    plat_counter_add(&ctr[NODE_page_free_calls], 1);
+    spin_unlock_irqrestore(&b->lock, flags);
+}
+
+/* -- init -- */
+
+void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name)
+{
+    b->frames = fs;
+    b->rows = boot_row;
+    b->row_stride = 0;
+    b->pages_free = 0;
+    b->pages_total = 0;
+    for (unsigned k = 0; k <= MAX_ORDER; k++) {
+        list_init(&b->free[k]);
+        b->blocks[k] = 0;
+    }
+    spin_init(&b->lock, LOCKCLASS_page, name);
+}
+
+void buddy_add(struct buddy *b, u64 first, u64 n)
+{
+    u64 end = first + n;
+
+    CHECK_VALUES(end <= b->frames->count, end, b->frames->count);
+    plat_poison(frame_address(b->frames, &b->frames->at[first]), n << PAGE_SHIFT);
+    for (u64 i = first; i < end; i++)
+        frame_tag_store(&b->frames->at[i], FRAME_NONE);
+    while (first < end) {
+        unsigned k = MAX_ORDER;
+        unsigned long flags;
+
+        while ((first & (((u64)1 << k) - 1)) || first + ((u64)1 << k) > end)
+            k--;
+        flags = spin_lock_irqsave(&b->lock);
+        merge_locked(b, &b->frames->at[first], k);
+        b->pages_free += (u64)1 << k;
+        b->pages_total += (u64)1 << k;
+        spin_unlock_irqrestore(&b->lock, flags);
+        first += (u64)1 << k;
+    }
+}
+
+/* -- validate -- */
+
+static bool order_validate(struct buddy *b, unsigned k, u64 *pages, struct heap_fault *f)
+{
+    u64 blocks = 0;
+
+    list_for_each(e, &b->free[k])
+    {
+        struct frame *head = list_entry(e, struct frame, link);
+        u64 i = (u64)(head - b->frames->at);
+
+        if (i >= b->frames->count || (i & (((u64)1 << k) - 1)))
+            return heap_fault_set(f, "buddy: a misplaced block on a free list", head, NULL);
+        if (frame_tag_load(head) != TAG(FRAME_FREE, k))
+            return heap_fault_set(f, "buddy: a listed block is not tagged free",
+                                  frame_address(b->frames, head), NULL);
+        if (e->next->prev != e || ++blocks > b->blocks[k])
+            return heap_fault_set(f, "buddy: a broken free list", frame_address(b->frames, head),
+                                  NULL);
+        *pages += (u64)1 << k;
+    }
+    if (blocks != b->blocks[k])
+        return heap_fault_set(f, "buddy: count and list differ", (void *)(uintptr_t)k, NULL);
+    return true;
+}
+
+bool buddy_validate(struct buddy *b, struct heap_fault *f)
+{
+    unsigned long flags = spin_lock_irqsave(&b->lock);
+    u64 pages = 0;
+    bool good = true;
+
+    for (unsigned k = 0; good && k <= MAX_ORDER; k++)
+        good = order_validate(b, k, &pages, f);
+    if (good && pages != b->pages_free)
+        good =
+            heap_fault_set(f, "buddy: free pages and lists differ", (void *)(uintptr_t)pages, NULL);
+    spin_unlock_irqrestore(&b->lock, flags);
+    return good;
+}

@@ -1,0 +1,396 @@
+/* cache.c: allocating and freeing objects of one cache; making and destroying caches. The fast
+ * paths of all of mm/ are here.
+ *
+ * Allocation: interrupts off, pop the CPU's array, move the object to ALLOCATED, count, interrupts
+ * on. An empty array (or none: limit 0) goes to the slow path. Free: claim the object (the
+ * compare-and-swap that makes a second free fail), then push; a full array spills first. Whatever
+ * costs more than counting (fill patterns, shared statistics) hangs on one test of cache.mode,
+ * which is 0 or MODE_STAT_PERCPU in the measured build's default.
+ *
+ * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
+ * and one made again under its name takes its id and goes on with its counts.
+ *
+ * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
+ * destroy thread. */
+#include "objstate_impl.h"
+
+/* -- fast path -- */
+
+static NOINLINE void *alloc_slow(struct kmem_cache *c, struct cache_cpu *cc);
+static NOINLINE void free_slow(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+static NOINLINE void alloc_extra(struct kmem_cache *c, void *obj);
+static NOINLINE bool free_extra(struct kmem_cache *c, void *obj);
+static NOINLINE COLD bool free_refused(struct kmem_cache *c, void *obj);
+static NOINLINE bool zone_intact(const struct kmem_cache *c, const void *obj);
+
+static ALWAYS_INLINE void *alloc_inline(struct kmem_cache *c, size_t size)
+{
+    unsigned long flags = plat_irq_save();
+    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+    u32 n = cc->count;
+    void *obj;
+
+    if (likely(n)) {
+        obj = cc->object[n - 1];
+        cc->count = n - 1;
+        object_allocate(c, obj);
+        plat_counter_add(&cc->ctr[CACHE_alloc_fast], 1);
+    } else {
+        obj = alloc_slow(c, cc);
+        if (unlikely(!obj)) {
+            plat_irq_restore(flags);
+            return NULL;
+        }
+    }
+    if (c->mode & MODE_STAT_PERCPU)
+        plat_counter_add(&cc->ctr[CACHE_stat_alloc], 1);
+    plat_irq_restore(flags);
+    object_show(obj, size);
+    if (unlikely(c->mode & MODE_SLOW_ALLOC))
+        alloc_extra(c, obj);
+    return obj;
+}
+
+static ALWAYS_INLINE bool free_inline(struct kmem_cache *c, void *obj)
+{
+    struct cache_cpu *cc;
+    unsigned long flags;
+    u32 n;
+
+    if (unlikely(c->mode & ~(u32)MODE_STAT_PERCPU)) {
+        if (!free_extra(c, obj))
+            return false;
+    } else if (unlikely(!object_claim(c, obj))) {
+        return free_refused(c, obj);
+    }
+    object_hide(c, obj);
+    flags = plat_irq_save();
+    cc = cache_cpu(c, plat_cpu_id());
+    n = cc->count;
+    if (likely(n < cc->limit)) {
+        cc->object[n] = obj;
+        cc->count = n + 1;
+        plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
+    } else {
+        free_slow(c, cc, obj);
+    }
+    if (c->mode & MODE_STAT_PERCPU)
+        plat_counter_add(&cc->ctr[CACHE_stat_free], 1);
+    plat_irq_restore(flags);
+    return true;
+}
+
+void *cache_alloc(struct kmem_cache *c, size_t size)
+{
+    return alloc_inline(c, size);
+}
+
+bool cache_free(struct kmem_cache *c, void *obj)
+{
+    return free_inline(c, obj);
+}
+
+void *kmem_cache_alloc(struct kmem_cache *c)
+{
+    return alloc_inline(c, c->size);
+}
+
+bool kmem_cache_free(struct kmem_cache *c, void *obj)
+{
+    struct frame *f = frame_of(&c->heap->frames, obj);
+    u32 tag;
+
+    if (unlikely(!f))
+        return obj ? badfree(c->heap, BADFREE_foreign, obj, 0, c) : true;
+    tag = pages_owner(c->heap, f);
+    if (unlikely(TAG_KIND(tag) != FRAME_SLAB))
+        return badfree(c->heap, badfree_kind_of(c->heap, obj), obj, tag, c);
+    if (unlikely(f->cache != c))
+        return badfree(c->heap, BADFREE_wrong_cache, obj, tag, c);
+    return free_inline(c, obj);
+}
+
+/* -- slow path -- */
+
+static void *alloc_slow(struct kmem_cache *c, struct cache_cpu *cc)
+{
+    void *obj = NULL;
+
+    if (cc->limit == 0) {
+        if (!slab_take(c, &obj, 1, true))
+            obj = NULL;
+    } else {
+        obj = bounded_refill(c, cc);
+        if (obj)
+            object_allocate(c, obj);
+    }
+    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    return obj;
+}
+
+static void free_slow(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+{
+    if (cc->limit == 0) {
+        slab_put(c, &obj, 1);
+    } else {
+        bounded_spill(c, cc);
+        cc->object[cc->count++] = obj;
+    }
+    plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+}
+
+/* The first byte of an object that a fill pattern may use: a link may stand before it. */
+static u32 fill_start(const struct kmem_cache *c)
+{
+    return c->objstate == V_objstate_header || c->link_offset ? 0 : sizeof(void *);
+}
+
+static bool all_bytes(const u8 *p, size_t n, u8 value)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != value)
+            return false;
+    return true;
+}
+
+static void stat_global(struct stat_line *s, bool alloc, u64 bytes)
+{
+    __atomic_fetch_add(alloc ? &s->allocs : &s->frees, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&s->live, alloc ? (u64)1 : ~(u64)0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&s->bytes, alloc ? bytes : ~bytes + 1, __ATOMIC_RELAXED);
+}
+
+static void alloc_extra(struct kmem_cache *c, void *obj)
+{
+    if (c->mode & MODE_STAT_GLOBAL)
+        stat_global(&c->heap->stat_small, true, c->size);
+    if ((c->mode & MODE_POISON_FULL) && !c->ctor) {
+        u32 from = fill_start(c);
+
+        plat_unpoison(obj, c->size);
+        if (!all_bytes((u8 *)obj + from, c->size - from, POISON_FREE))
+            PANIC(PANIC_heap_corrupt, "an object was written to after it was freed", obj, c->id);
+        memset(obj, POISON_FRESH, c->size);
+    }
+}
+
+static bool zone_intact(const struct kmem_cache *c, const void *obj)
+{
+    const u8 *zone = (const u8 *)obj + c->size;
+    bool intact;
+
+    plat_unpoison((void *)(uintptr_t)zone, c->zone);
+    intact = all_bytes(zone, c->zone, POISON_REDZONE);
+    plat_poison((void *)(uintptr_t)zone, c->zone);
+    return intact;
+}
+
+/* The claim, and what the modes add to it; false: refused. */
+static bool free_extra(struct kmem_cache *c, void *obj)
+{
+    if (!object_claim(c, obj))
+        return free_refused(c, obj);
+    /* The object is this CPU's alone now. An overrun is refused after the claim: it stays out of
+     * circulation. */
+    if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj)) {
+        object_set(c, obj, OBJECT_ALLOCATED);
+        return badfree(c->heap, BADFREE_corrupt, obj, *((u8 *)obj + c->size), c);
+    }
+    if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !c->ctor) {
+        plat_unpoison(obj, c->size);
+        memset(obj, POISON_FREE, c->size);
+    }
+    if (c->mode & MODE_STAT_GLOBAL)
+        stat_global(&c->heap->stat_small, false, c->size);
+    return true;
+}
+
+/* Says why an object could not be claimed. */
+static bool free_refused(struct kmem_cache *c, void *obj)
+{
+    u32 i = object_index(c, object_slab(c, obj), obj);
+    u64 found;
+
+    if (i >= c->capacity)
+        return badfree(c->heap, BADFREE_interior, obj, 0, c);
+    found = object_found(c, obj);
+    if (found == STATE_WORD(OBJECT_FREE) || found == STATE_WORD(OBJECT_CACHED) ||
+        found == STATE_WORD(OBJECT_ALLOCATED)) /* freed and allocated again in between */
+        return badfree(c->heap, BADFREE_double, obj, found, c);
+    return badfree(c->heap, BADFREE_corrupt, obj, found, c);
+}
+
+void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
+{
+    bounded_drain(c, cache_cpu(c, cpu));
+}
+
+unsigned kmem_cache_shrink(struct kmem_cache *c)
+{
+    unsigned long flags = plat_irq_save();
+
+    cache_drain_cpu(c, plat_cpu_id());
+    plat_irq_restore(flags);
+    return slab_shrink(c);
+}
+
+/* -- making and destroying -- */
+
+static u32 cache_modes(const struct heap *h)
+{
+    u32 mode = 0;
+
+    if (h->stats_slab == V_stats_slab_global)
+        mode |= MODE_STAT_GLOBAL;
+    if (h->stats_slab == V_stats_slab_percpu)
+        mode |= MODE_STAT_PERCPU;
+    if (h->poison == V_poison_free)
+        mode |= MODE_POISON_FREE;
+    if (h->poison == V_poison_full)
+        mode |= MODE_POISON_FULL;
+    return mode;
+}
+
+/* Everything but the place in the table and the CPUs' arrays. */
+void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a)
+{
+    size_t align = MAX(a->align, (size_t)KMALLOC_ALIGN);
+
+    text_copy(c->name, sizeof(c->name), a->name);
+    c->heap = h;
+    c->mode = cache_modes(h);
+    c->objstate = h->objstate;
+    c->size = (u32)round_up(MAX(a->size, (size_t)1), sizeof(void *));
+    c->zone = MAX((u32)PLAT_REDZONE_BYTES, h->poison == V_poison_full ? FULL_ZONE_BYTES : 0);
+    c->ctor = a->ctor;
+    c->dtor = a->dtor;
+    c->limit = 0;
+    c->batch = 0;
+    slab_geometry(c, align);
+    if (h->front == V_front_bounded && !c->ctor)
+        bounded_size(h, c);
+    slab_node_init(&c->node[0], c->name);
+}
+
+static size_t cpu_stride(const struct kmem_cache *c)
+{
+    return round_up(sizeof(struct cache_cpu) + c->limit * sizeof(void *), (size_t)CACHE_LINE);
+}
+
+bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
+{
+    size_t stride = cpu_stride(c), old_stride = c->cpu_stride;
+    char *old = c->cpu_base, *base = table_alloc(c->heap, stride * cpus);
+
+    if (!base)
+        return false;
+    for (unsigned i = 0; i < cpus; i++) {
+        struct cache_cpu *cc = (struct cache_cpu *)(void *)(base + stride * i);
+
+        cc->limit = c->limit;
+        cc->batch = c->batch;
+        if (old_stride || i == 0)
+            memcpy(cc->ctr, cache_cpu(c, i)->ctr, sizeof(cc->ctr));
+    }
+    c->cpu_base = base;
+    c->cpu_stride = (u32)stride;
+    if (old_stride)
+        table_free(c->heap, old, old_stride * cpus);
+    return true;
+}
+
+bool cache_register(struct heap *h, struct kmem_cache *c)
+{
+    unsigned long flags = spin_lock_irqsave(&h->caches_lock);
+    u32 n = h->caches;
+
+    if (n < MAX_CACHES) {
+        c->id = n;
+        h->cache[n] = c;
+        __atomic_store_n(&h->caches, n + 1, __ATOMIC_RELEASE);
+    }
+    spin_unlock_irqrestore(&h->caches_lock, flags);
+    return n < MAX_CACHES;
+}
+
+/* Takes the dead cache of that name out of its grave, for the caller to set up. */
+static struct kmem_cache *cache_revive(struct heap *h, const char *name)
+{
+    struct kmem_cache *found = NULL;
+    unsigned long flags = spin_lock_irqsave(&h->caches_lock);
+
+    for (u32 i = 0; i < h->caches && !found; i++)
+        if (h->cache[i]->dead == 1 && strcmp(h->cache[i]->name, name) == 0) {
+            found = h->cache[i];
+            found->dead = 2; /* being made: nobody else's */
+        }
+    spin_unlock_irqrestore(&h->caches_lock, flags);
+    return found;
+}
+
+static bool args_legal(const struct kmem_cache_args *a)
+{
+    size_t align = a->align ? a->align : KMALLOC_ALIGN;
+
+    return a->name && a->name[0] && strlen(a->name) < CACHE_NAME_MAX && a->size >= 1 &&
+           a->size <= KMALLOC_MAX_SMALL && align <= PAGE_SIZE && (align & (align - 1)) == 0;
+}
+
+struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *a)
+{
+    struct kmem_cache *c;
+    bool fresh;
+
+    if (!args_legal(a))
+        return NULL;
+    c = cache_revive(h, a->name);
+    fresh = !c;
+    if (fresh) {
+        c = table_alloc(h, sizeof(*c));
+        if (!c)
+            return NULL;
+        c->cpu_base = (char *)c->boot_cpu;
+    }
+    cache_setup(h, c, a);
+    /* Before the CPUs are known the boot row serves; heap_cpus_init() makes the arrays. */
+    if ((h->cpus && !cache_cpus_init(c, h->cpus)) || (fresh && !cache_register(h, c))) {
+        spin_destroy(&c->node[0].lock);
+        if (!fresh)
+            __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
+        else if (c->cpu_stride)
+            table_free(h, c->cpu_base, c->cpu_stride * (size_t)h->cpus);
+        if (fresh)
+            table_free(h, c, sizeof(*c));
+        return NULL;
+    }
+    __atomic_store_n(&c->dead, 0, __ATOMIC_RELEASE);
+    return c;
+}
+
+static void drain_one(void *cache)
+{
+    unsigned long flags = plat_irq_save();
+
+    cache_drain_cpu(cache, plat_cpu_id());
+    plat_irq_restore(flags);
+}
+
+bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
+{
+    struct cache_node *n = &c->node[0];
+    u64 used;
+
+    if (c->limit)
+        plat_run_on_cpus(plat_all_cpus(), drain_one, c);
+    slab_shrink(c);
+    used = n->slabs * c->capacity - n->free_objects;
+    if (busy)
+        *busy = used;
+    if (used)
+        return false;
+    /* No object is out and no front end holds one, so every slab was empty and is gone. */
+    CHECK_VALUES(n->slabs == 0, n->slabs, c->id);
+    spin_destroy(&n->lock);
+    __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
+    return true;
+}

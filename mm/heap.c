@@ -1,0 +1,161 @@
+/* heap.c: builds a heap from ranges of memory, and gives it its CPUs.
+ *
+ * Descriptors for all frames between the lowest and the highest address stand at the start of the
+ * largest range; frames in no range, and those of the descriptors, are RESERVED. Until
+ * heap_cpus_init() every cache counts on a row of its own that has no room for objects, with a
+ * stride of 0: whatever CPU number comes, it lands on that row, so no allocation can reach past a
+ * table that does not exist yet.
+ *
+ * Locking: one CPU runs. Contexts: boot. */
+#include "mm_impl.h"
+
+const u16 kmalloc_sizes[KMALLOC_CLASSES] = {16,  32,   64,   96,   128,  192,  256,  384, 512,
+                                            768, 1024, 1536, 2048, 3072, 4096, 6144, 8192};
+
+static const char *const kmalloc_names[KMALLOC_CLASSES] = {
+    "kmalloc-16",   "kmalloc-32",   "kmalloc-64",   "kmalloc-96",   "kmalloc-128",  "kmalloc-192",
+    "kmalloc-256",  "kmalloc-384",  "kmalloc-512",  "kmalloc-768",  "kmalloc-1024", "kmalloc-1536",
+    "kmalloc-2048", "kmalloc-3072", "kmalloc-4096", "kmalloc-6144", "kmalloc-8192"};
+
+#define BLOCK_BYTES    (PAGE_SIZE << MAX_ORDER)
+#define HEAP_MIN_SPARE ((u64)4 << 20) /* beyond the descriptors: room for a slab of each class */
+
+void *table_alloc(struct heap *h, size_t bytes)
+{
+    unsigned order = 0;
+    struct frame *f;
+    void *p;
+
+    while (PAGE_SIZE << order < bytes)
+        order++;
+    f = pages_get(h, order);
+    if (!f)
+        return NULL;
+    frame_tag_store(f, TAG(FRAME_PAGES, order));
+    p = frame_address(&h->frames, f);
+    memset(p, 0, PAGE_SIZE << order);
+    return p;
+}
+
+void table_free(struct heap *h, void *p, size_t bytes)
+{
+    unsigned order = 0;
+
+    while (PAGE_SIZE << order < bytes)
+        order++;
+    CHECK(free_pages(h, p, order));
+}
+
+static void config_init(struct heap *h, const struct knobs *k)
+{
+    h->owner_lock = k->owner == V_owner_lock;
+    h->badfree_panic = k->badfree == V_badfree_panic;
+    h->stats_slab = k->stats_slab;
+    h->stats_large = k->stats_large;
+    h->poison = k->poison;
+    h->front = k->front;
+    h->objstate = k->objstate;
+    h->min_partial = (u32)k->slab_min_partial;
+    h->bounded_objects = (u32)k->bounded_objects;
+    h->bounded_bytes = (u32)k->bounded_bytes;
+}
+
+static void classes_init(struct heap *h)
+{
+    unsigned class = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(h->class_of); i++) {
+        if ((i + 1) * KMALLOC_ALIGN > kmalloc_sizes[class])
+            class ++;
+        h->class_of[i] = (u8) class;
+    }
+    for (unsigned i = 0; i < KMALLOC_CLASSES; i++) {
+        struct kmem_cache *c = &h->kmalloc[i];
+
+        c->cpu_base = (char *)c->boot_cpu;
+        cache_setup(h, c,
+                    &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL});
+        CHECK(cache_register(h, c));
+    }
+}
+
+/* Bytes at the start of the home range that the heap itself needs. */
+static u64 own_bytes(u64 frames)
+{
+    return round_up(sizeof(struct heap), (size_t)PAGE_SIZE) +
+           round_up(frames * sizeof(struct frame), (u64)PAGE_SIZE);
+}
+
+static void ranges_add(struct heap *h, const struct mem_range *r, unsigned n, unsigned home,
+                       u64 own)
+{
+    for (unsigned i = 0; i < n; i++) {
+        u64 first = ((uintptr_t)r[i].base - h->frames.base) >> PAGE_SHIFT, pages = r[i].pages;
+
+        if (i == home) {
+            first += own >> PAGE_SHIFT;
+            pages -= own >> PAGE_SHIFT;
+        }
+        buddy_add(&h->buddy[0], first, pages);
+    }
+}
+
+struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigned n, u64 *need)
+{
+    unsigned home = 0;
+    uintptr_t base, end;
+    u64 frames, own;
+    struct heap *h;
+
+    *need = 0;
+    if (n == 0)
+        return NULL;
+    for (unsigned i = 1; i < n; i++)
+        if (r[i].pages > r[home].pages)
+            home = i;
+    base = round_down((uintptr_t)r[0].base, (uintptr_t)BLOCK_BYTES);
+    end = (uintptr_t)r[n - 1].base + (r[n - 1].pages << PAGE_SHIFT);
+    frames = (end - base) >> PAGE_SHIFT;
+    own = own_bytes(frames);
+    *need = own + HEAP_MIN_SPARE;
+    if (r[home].pages << PAGE_SHIFT < *need)
+        return NULL;
+
+    h = r[home].base;
+    memset(h, 0, own);
+    config_init(h, k);
+    h->frames.base = base;
+    h->frames.count = frames;
+    h->frames.at = (struct frame *)(void *)((char *)h + round_up(sizeof(*h), (size_t)PAGE_SIZE));
+    for (u64 i = 0; i < frames; i++)
+        frame_tag_store(&h->frames.at[i], FRAME_RESERVED);
+    h->cpu_rows = &h->boot_cpu_row;
+    spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
+    buddy_init(&h->buddy[0], &h->frames, &h->boot_node_row, "node0");
+    ranges_add(h, r, n, home, own);
+    classes_init(h);
+    return h;
+}
+
+bool heap_cpus_init(struct heap *h, unsigned cpus)
+{
+    struct node_row *nodes;
+    struct cpu_row *rows;
+
+    CHECK_VALUES(cpus >= 1 && cpus <= MAX_CPUS && h->cpus == 0, cpus, h->cpus);
+    nodes = table_alloc(h, sizeof(*nodes) * cpus);
+    rows = table_alloc(h, sizeof(*rows) * cpus);
+    if (!nodes || !rows)
+        return false;
+    for (u32 i = 0; i < h->caches; i++)
+        if (!cache_cpus_init(h->cache[i], cpus))
+            return false;
+    nodes[0] = h->boot_node_row;
+    rows[0] = h->boot_cpu_row;
+    h->buddy[0].rows = nodes;
+    h->buddy[0].row_stride = 1;
+    h->cpu_rows = rows;
+    h->cpu_row_stride = 1;
+    h->cpus = cpus;
+    return true;
+}

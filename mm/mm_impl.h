@@ -1,0 +1,303 @@
+/* mm_impl.h: the structures behind mm.h, shared by the files of mm/ and by its tests.
+ *
+ * A frame (one 4 KiB page) has a descriptor with an ownership tag; the first frame of a block is
+ * its head.
+ *
+ *   tag        who                     where
+ *   NONE       nobody says             tails of free and of allocated blocks
+ *   RESERVED   never managed           holes, descriptors, the kernel itself
+ *   FREE       the buddy               head only; order in the descriptor
+ *   PAGES      a caller of alloc_pages head only
+ *   LARGE      a large kmalloc         head only
+ *   SLAB       a slab cache            every frame of the slab, each with its head and cache
+ *
+ * One slab (2^order pages), objstate=header:
+ *
+ *   base                                                                              base + (4096
+ *   << order) | lead | object 0 | zone | gap | head 1 | object 1 | zone | … | object n-1 | zone |
+ *   unused |
+ *            ^ 16-byte header before each object: link, state      ^ zone: red zone, if any
+ *   slot = distance of neighbours, a multiple of the alignment.
+ * objstate=side: the slab starts with one state byte an object, lead covers them; no headers.
+ *
+ * Object states, and the only legal moves:
+ *   1 FREE       in a slab's free list                   → 2 (refill), 3 (allocation without a
+ *   front end)
+ *   2 CACHED     in a front end, or on its way to a slab  → 3 (allocation), 1 (spill, drain)
+ *   3 ALLOCATED  a user's                                 → 2, by compare-and-swap only: the claim
+ *   of a free
+ * Of two racing frees one wins the claim; the other finds CACHED or FREE and is refused as a
+ * double free.
+ *
+ * Locking (order as in lockclass.def):
+ *   caches   heap.caches_lock  the cache table
+ *   cache    cache_node.lock   that node's slab lists, free lists, counts; FREE objects
+ *   page     buddy.lock        buddy lists and counts; FREE tags
+ *   per CPU  interrupts off    cache_cpu: count and objects
+ * No lock of mm/ is held while another is taken, but for `page` under owner=lock. */
+#ifndef MM_MM_IMPL_H
+#define MM_MM_IMPL_H
+
+#include "mm.h"
+#include "../base/list.h"
+#include "../base/poison.h"
+#include "../base/string.h"
+
+#define MAX_NODES       1u
+#define MAX_CACHES      64u
+#define MAX_SLAB_ORDER  4u
+#define HEADER_BYTES    16u
+#define FULL_ZONE_BYTES 16u /* red zone under poison=full */
+
+/* -- frames -- */
+
+enum frame_tag {
+    FRAME_NONE,
+    FRAME_RESERVED,
+    FRAME_FREE,
+    FRAME_PAGES,
+    FRAME_LARGE,
+    FRAME_SLAB,
+};
+
+struct frame {
+    u32 tag; /* atomic: enum frame_tag | order << 8 (heads); written by the block's owner of the moment */
+    u32 inuse; /* slab head: objects that left the slab, those in front ends included; under the cache lock */
+    struct kmem_cache *cache; /* every frame of a slab; written before the tag */
+    struct frame *head;       /* every frame of a slab */
+    struct list link;         /* head: a buddy or slab list, under that list's lock */
+    void *freelist;           /* slab head: first FREE object; under the cache lock */
+    u64 bytes;                /* LARGE head: as asked for */
+} ALIGNED(CACHE_LINE);
+
+#define TAG(tag, order) ((u32)(tag) | (u32)(order) << 8)
+#define TAG_KIND(t)     ((enum frame_tag)((t)&0xff))
+#define TAG_ORDER(t)    ((t) >> 8)
+
+static ALWAYS_INLINE u32 frame_tag_load(const struct frame *f)
+{
+    return __atomic_load_n(&f->tag, __ATOMIC_ACQUIRE);
+}
+
+static ALWAYS_INLINE void frame_tag_store(struct frame *f, u32 tag)
+{
+    __atomic_store_n(&f->tag, tag, __ATOMIC_RELEASE);
+}
+
+/* The claim of a freed block: of two racing frees one wins. *found gets what was there. */
+static ALWAYS_INLINE bool frame_claim(struct frame *f, u32 *found)
+{
+    return __atomic_compare_exchange_n(&f->tag, found, FRAME_NONE, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+/* Maps addresses to descriptors: one array over [base, base + 4096 * count). Fixed after init. */
+struct frames {
+    uintptr_t base; /* aligned to the largest block, so that buddies pair up by number */
+    u64 count;
+    struct frame *at;
+};
+
+/* NULL if p is outside. */
+static ALWAYS_INLINE struct frame *frame_of(const struct frames *fs, const void *p)
+{
+    u64 i = ((uintptr_t)p - fs->base) >> PAGE_SHIFT;
+
+    return likely(i < fs->count) ? &fs->at[i] : NULL;
+}
+
+static ALWAYS_INLINE void *frame_address(const struct frames *fs, const struct frame *f)
+{
+    return (void *)(fs->base + ((uintptr_t)(f - fs->at) << PAGE_SHIFT));
+}
+
+/* -- buddy -- */
+
+struct node_row { /* one node, one CPU */
+    u64 ctr[NR_NODE_COUNTERS];
+} ALIGNED(CACHE_LINE);
+
+struct buddy {
+    struct frames *frames; /* fixed */
+    struct node_row *rows; /* by CPU times row_stride; fixed once the CPUs are known */
+    unsigned row_stride;   /* 0: one row for all, while one CPU runs */
+
+    struct spinlock lock;
+    struct list free[MAX_ORDER + 1]; /* under lock, as are the rest */
+    u64 blocks[MAX_ORDER + 1];
+    u64 pages_free; /* atomic reads elsewhere */
+    u64 pages_total;
+};
+
+void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name);
+/* Hands over RESERVED frames [first, first + n) as free memory. Boot. */
+void buddy_add(struct buddy *b, u64 first, u64 n);
+NODISCARD struct frame *buddy_alloc(struct buddy *b, unsigned order);
+/* The block's head tag must be claimed (NONE) by the caller. */
+void buddy_free(struct buddy *b, struct frame *head, unsigned order);
+bool buddy_validate(struct buddy *b, struct heap_fault *f);
+
+/* -- caches -- */
+
+enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
+                  MODE_STAT_GLOBAL = 1,
+                  MODE_STAT_PERCPU = 2,
+                  MODE_POISON_FREE = 4, /* fill when freed */
+                  MODE_POISON_FULL = 8, /* also fresh fill, red zone, and check of the free fill */
+};
+#define MODE_SLOW_ALLOC (MODE_STAT_GLOBAL | MODE_POISON_FULL)
+
+/* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
+ *
+ *   object[0] coldest … object[count-1] hottest, room up to limit
+ * limit 0 is the sentinel: empty to every allocation, full to every free. */
+struct cache_cpu {
+    u32 count;
+    u32 limit;
+    u32 batch;
+    u32 unused;
+    u64 ctr[NR_CACHE_COUNTERS];
+    void *object[];
+} ALIGNED(CACHE_LINE);
+
+#define BOOT_CPU_BYTES (sizeof(struct cache_cpu))
+
+struct cache_node {
+    struct spinlock lock;
+    struct list partial, full, empty; /* slab heads, by link; under lock, as are the rest */
+    u32 partials, empties;
+    u64 slabs;        /* relaxed reads elsewhere */
+    u64 free_objects; /* FREE ones, in all its slabs; relaxed reads elsewhere */
+} ALIGNED(CACHE_LINE);
+
+struct kmem_cache {
+    /* fixed after creation */
+    struct heap *heap;
+    char *cpu_base; /* cache_cpu of CPU 0; stride 0 until the CPUs are known */
+    u32 cpu_stride;
+    u32 mode; /* enum cache_mode bits */
+    enum knob_value objstate;
+    u32 size;        /* usable bytes */
+    u32 slot;        /* distance between objects */
+    u32 lead;        /* from the slab's base to object 0 */
+    u32 capacity;    /* objects in a slab */
+    u32 zone;        /* red zone bytes after each object */
+    u32 link_offset; /* of the free-list link in an object that has no header */
+    u32 order;
+    u32 limit, batch; /* of each CPU's array; 0: no front end */
+    u64 slot_inverse; /* ceil(2^32 / slot): index = offset * inverse >> 32 */
+    void (*ctor)(void *obj);
+    void (*dtor)(void *obj);
+    u32 id;
+    u32 dead; /* atomic: destroyed, waiting for a cache of the same name */
+    char name[CACHE_NAME_MAX];
+    u8 boot_cpu[BOOT_CPU_BYTES] ALIGNED(
+        CACHE_LINE); /* a cache_cpu without room, for the time before the CPUs */
+
+    struct cache_node node[MAX_NODES];
+};
+
+static ALWAYS_INLINE struct cache_cpu *cache_cpu(const struct kmem_cache *c, unsigned cpu)
+{
+    return (struct cache_cpu *)(void *)(c->cpu_base + (size_t)c->cpu_stride * cpu);
+}
+
+/* -- the heap -- */
+
+struct stat_line { /* the shared statistics of stats.*=global: one contended line, on purpose */
+    u64 allocs, frees, live, bytes;
+} ALIGNED(CACHE_LINE);
+
+struct cpu_row {
+    u64 ctr[NR_CPU_COUNTERS];
+} ALIGNED(CACHE_LINE);
+
+struct heap {
+    /* fixed after init */
+    struct frames frames;
+    bool owner_lock; /* owner=lock */
+    bool badfree_panic;
+    enum knob_value stats_slab, stats_large, poison, front, objstate;
+    u32 min_partial, bounded_objects, bounded_bytes;
+    struct cpu_row *cpu_rows; /* stride 0 until the CPUs are known */
+    unsigned cpu_row_stride;
+    unsigned cpus;
+    u8 class_of[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
+    struct kmem_cache kmalloc[KMALLOC_CLASSES];
+
+    struct buddy buddy[MAX_NODES];
+
+    struct spinlock caches_lock;
+    struct kmem_cache *cache[MAX_CACHES]; /* under caches_lock; entries never change once set */
+    u32 caches;                           /* atomic */
+
+    struct stat_line stat_small, stat_large;
+    u64 badfree[NR_BADFREE_KINDS]; /* atomic */
+    void (*badfree_handler)(const struct badfree_report *);
+
+    struct node_row boot_node_row;
+    struct cpu_row boot_cpu_row;
+};
+
+static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h, unsigned cpu)
+{
+    return h->cpu_rows[(size_t)h->cpu_row_stride * cpu].ctr;
+}
+
+extern const u16 kmalloc_sizes[KMALLOC_CLASSES]; /* heap.c */
+
+/* Refuses a free: counts, reports, or panics. Returns false. badfree.c */
+COLD bool badfree(struct heap *h, enum badfree_kind kind, const void *p, u64 found,
+                  const struct kmem_cache *c);
+/* What a frame that owns nothing says of p. */
+COLD enum badfree_kind badfree_kind_of(struct heap *h, const void *p);
+
+/* Gives back what can be had without waiting for anybody: this CPU's arrays, every cache's empty
+ * slabs. No lock may be held. True if pages came free. reclaim.c */
+bool heap_reclaim(struct heap *h);
+
+/* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
+NODISCARD struct frame *pages_get(struct heap *h, unsigned order);
+void pages_put(struct heap *h, struct frame *head, unsigned order);
+u32 pages_owner(struct heap *h, const struct frame *f); /* the tag, read as owner= says */
+void *large_alloc(struct heap *h, size_t size);
+bool large_free(struct heap *h, struct frame *f, u32 tag, void *p);
+
+/* slab.c */
+void slab_geometry(struct kmem_cache *c, size_t align);
+void slab_node_init(struct cache_node *n, const char *name);
+/* Takes up to n objects, in address order within a slab, growing the cache if it has none; they
+ * become CACHED, or ALLOCATED if allocated is set. Interrupts off, no lock held. Returns how many;
+ * 0 is shortage. */
+NODISCARD unsigned slab_take(struct kmem_cache *c, void **out, unsigned n, bool allocated);
+/* Takes back CACHED objects. Interrupts off, no lock held. */
+void slab_put(struct kmem_cache *c, void *const *obj, unsigned n);
+unsigned slab_shrink(struct kmem_cache *c);
+bool slab_validate(struct kmem_cache *c, struct heap_fault *f);
+
+/* front_bounded.c */
+void bounded_size(const struct heap *h, struct kmem_cache *c);
+NODISCARD void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc);
+void bounded_spill(struct kmem_cache *c, struct cache_cpu *cc);
+unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc);
+bool bounded_validate(struct kmem_cache *c, struct cache_cpu *cc, struct heap_fault *f);
+
+/* cache.c */
+void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a);
+/* Makes (or makes anew, keeping the counts) the arrays of all CPUs. */
+NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);
+/* Enters c into the table; false if it is full. */
+NODISCARD bool cache_register(struct heap *h, struct kmem_cache *c);
+bool cache_free(struct kmem_cache *c, void *obj); /* obj lies in a slab of c */
+void *cache_alloc(struct kmem_cache *c, size_t size);
+void cache_drain_cpu(struct kmem_cache *c, unsigned cpu); /* interrupts off, own CPU */
+
+/* Zeroed pages for tables that live as long as the heap; NULL on shortage. heap.c */
+void *table_alloc(struct heap *h, size_t bytes);
+void table_free(struct heap *h, void *p, size_t bytes);
+
+/* Fills *f; returns false. validate.c */
+COLD bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
+                         const struct kmem_cache *c);
+
+#endif

@@ -1,0 +1,151 @@
+/* objstate_impl.h: where an object's state lives and how it moves (objstate=header|side|off). The
+ * states and their legal moves are in mm_impl.h.
+ *
+ * header: a 64-bit word before the object, one of three values that no pointer, small number or
+ * fill pattern equals; so
+ *   a free of an address that is not an object's start finds no legal word and is refused, without
+ *   a division. Beside it stands the free-list link.
+ * side: one byte an object at the start of its slab. An address is divided by the slot size (a
+ * multiplication) to find it,
+ *   and must be exact. Refills hand out neighbours, so that one CPU gets a line of states.
+ * off: nothing is kept; only a misplaced address is refused.
+ *
+ * The claim ALLOCATED → CACHED is the one atomic read-modify-write; other moves are plain stores
+ * by whoever owns the object then (the holder of the cache lock, or the CPU in whose array it is),
+ * made atomic (relaxed) only so that the loser of a racing double free reads a whole value.
+ *
+ * Contexts: any. Locking: see the moves. */
+#ifndef MM_OBJSTATE_IMPL_H
+#define MM_OBJSTATE_IMPL_H
+
+#include "mm_impl.h"
+
+enum object_state { OBJECT_FREE = 1, OBJECT_CACHED, OBJECT_ALLOCATED };
+
+#define STATE_MAGIC   ((u64)0x9e6f3c51f4ee0000)
+#define STATE_WORD(s) (STATE_MAGIC | (u64)(s))
+
+struct object_header {
+    void *link;
+    u64 state;
+};
+
+static ALWAYS_INLINE struct object_header *object_header(void *obj)
+{
+    return (struct object_header *)obj - 1;
+}
+
+/* The base of the slab that obj lies in; obj is inside one. */
+static ALWAYS_INLINE char *object_slab(const struct kmem_cache *c, const void *obj)
+{
+    const struct frames *fs = &c->heap->frames;
+
+    return frame_address(fs, frame_of(fs, obj)->head);
+}
+
+/* The object's number in its slab, or capacity if p is no object's start. */
+static ALWAYS_INLINE u32 object_index(const struct kmem_cache *c, const char *base, const void *p)
+{
+    u64 offset = (u64)((const char *)p - base) - c->lead;
+    u64 i;
+
+    if (unlikely(offset >= (u64)c->slot * c->capacity))
+        return c->capacity;
+    i = offset * c->slot_inverse >> 32;
+    return likely(i * c->slot == offset) ? (u32)i : c->capacity;
+}
+
+/* The state byte under side, or NULL if obj is no object's start. */
+static ALWAYS_INLINE u8 *object_side(const struct kmem_cache *c, const void *obj)
+{
+    char *base = object_slab(c, obj);
+    u32 i = object_index(c, base, obj);
+
+    return likely(i < c->capacity) ? (u8 *)base + i : NULL;
+}
+
+/* -- fast path: the two moves of an allocation and its free -- */
+
+/* CACHED → ALLOCATED, by the CPU whose array held obj. A wrong state here means that something
+ * wrote over the state of a free object. */
+static ALWAYS_INLINE void object_allocate(const struct kmem_cache *c, void *obj)
+{
+    if (likely(c->objstate == V_objstate_header)) {
+        u64 *word = &object_header(obj)->state;
+
+        CHECK_VALUES(__atomic_load_n(word, __ATOMIC_RELAXED) == STATE_WORD(OBJECT_CACHED), obj,
+                     *word);
+        __atomic_store_n(word, STATE_WORD(OBJECT_ALLOCATED), __ATOMIC_RELAXED);
+    } else if (c->objstate == V_objstate_side) {
+        u8 *byte = object_side(c, obj);
+
+        CHECK_VALUES(__atomic_load_n(byte, __ATOMIC_RELAXED) == OBJECT_CACHED, obj, *byte);
+        __atomic_store_n(byte, OBJECT_ALLOCATED, __ATOMIC_RELAXED);
+    }
+}
+
+/* ALLOCATED → CACHED: the claim of a free. False if obj is no allocated object. */
+static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj)
+{
+    if (likely(c->objstate == V_objstate_header)) {
+        u64 expected = STATE_WORD(OBJECT_ALLOCATED);
+
+        return ((uintptr_t)obj & (KMALLOC_ALIGN - 1)) == 0 &&
+               __atomic_compare_exchange_n(&object_header(obj)->state, &expected,
+                                           STATE_WORD(OBJECT_CACHED), false, __ATOMIC_ACQ_REL,
+                                           __ATOMIC_RELAXED);
+    }
+    if (c->objstate == V_objstate_side) {
+        u8 *byte = object_side(c, obj), expected = OBJECT_ALLOCATED;
+
+        return byte && __atomic_compare_exchange_n(byte, &expected, OBJECT_CACHED, false,
+                                                   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+    return object_index(c, object_slab(c, obj), obj) < c->capacity;
+}
+
+/* -- slow path -- */
+
+/* A move made by whoever owns obj, without looking. */
+static ALWAYS_INLINE void object_set(const struct kmem_cache *c, void *obj, enum object_state s)
+{
+    if (c->objstate == V_objstate_header)
+        __atomic_store_n(&object_header(obj)->state, STATE_WORD(s), __ATOMIC_RELAXED);
+    else if (c->objstate == V_objstate_side)
+        __atomic_store_n(object_side(c, obj), (u8)s, __ATOMIC_RELAXED);
+}
+
+/* The state as STATE_WORD(…), or whatever else is found; obj is an object's start. Not under off.
+ * */
+static inline u64 object_found(const struct kmem_cache *c, void *obj)
+{
+    if (c->objstate == V_objstate_side)
+        return STATE_WORD(__atomic_load_n(object_side(c, obj), __ATOMIC_RELAXED));
+    return __atomic_load_n(&object_header(obj)->state, __ATOMIC_RELAXED);
+}
+
+/* Where the free-list link stands: in the header, else in the object (past a constructed one). */
+static ALWAYS_INLINE void **object_link(const struct kmem_cache *c, void *obj)
+{
+    if (c->objstate == V_objstate_header)
+        return &object_header(obj)->link;
+    return (void **)(void *)((char *)obj + c->link_offset);
+}
+
+/* -- what a sanitizer may see -- */
+
+/* A free or cached object, and the red zone after each, are out of bounds for everybody, but for
+ * the link. */
+static ALWAYS_INLINE void object_hide(const struct kmem_cache *c, void *obj)
+{
+    u32 skip = c->objstate == V_objstate_header || c->link_offset ? 0 : sizeof(void *);
+
+    plat_poison((char *)obj + skip, c->size + c->zone - skip);
+}
+
+static ALWAYS_INLINE void object_show(void *obj, size_t size)
+{
+    plat_unpoison(obj, size);
+}
+
+#endif

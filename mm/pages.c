@@ -1,0 +1,140 @@
+/* pages.c: page blocks for users and for the layers of mm/, and kmalloc calls too large for a
+ * class.
+ *
+ * Each block carries on its head frame who holds it: PAGES (a caller of alloc_pages), LARGE (a
+ * large kmalloc), SLAB (a cache). Freeing claims that tag by compare-and-swap before the buddy
+ * sees the block: of two racing frees one wins, the other finds NONE or FREE and is refused.
+ *
+ * owner=lock reads the tag under the page lock, which is what the published baseline did;
+ * owner=tag reads it with one load. The tag of a live block cannot change under its owner; a wild
+ * pointer meets a tag that does not fit.
+ *
+ * Locking: none of its own; owner=lock takes the page lock. Contexts: thread, interrupt. */
+#include "mm_impl.h"
+
+/* -- blocks for the layers above -- */
+
+struct frame *pages_get(struct heap *h, unsigned order)
+{
+    struct frame *f = buddy_alloc(&h->buddy[0], order);
+
+    if (unlikely(!f) && order <= MAX_ORDER && heap_reclaim(h))
+        f = buddy_alloc(&h->buddy[0], order);
+    return f;
+}
+
+void pages_put(struct heap *h, struct frame *head, unsigned order)
+{
+    buddy_free(&h->buddy[0], head, order);
+}
+
+u32 pages_owner(struct heap *h, const struct frame *f)
+{
+    unsigned long flags;
+    u32 tag;
+
+    if (likely(!h->owner_lock))
+        return frame_tag_load(f);
+    flags = spin_lock_irqsave(&h->buddy[0].lock);
+    tag = frame_tag_load(f);
+    spin_unlock_irqrestore(&h->buddy[0].lock, flags);
+    return tag;
+}
+
+/* -- alloc_pages, free_pages -- */
+
+void *alloc_pages(struct heap *h, unsigned order)
+{
+    struct frame *f = pages_get(h, order);
+
+    if (!f)
+        return NULL;
+    frame_tag_store(f, TAG(FRAME_PAGES, order));
+    return frame_address(&h->frames, f);
+}
+
+bool free_pages(struct heap *h, void *block, unsigned order)
+{
+    struct frame *f = frame_of(&h->frames, block);
+    u32 found;
+
+    if (!f)
+        return badfree(h, BADFREE_foreign, block, 0, NULL);
+    found = pages_owner(h, f);
+    if (TAG_KIND(found) != FRAME_PAGES)
+        return badfree(h, badfree_kind_of(h, block), block, found, NULL);
+    if ((uintptr_t)block & (PAGE_SIZE - 1))
+        return badfree(h, BADFREE_interior, block, found, NULL);
+    if (TAG_ORDER(found) != order)
+        return badfree(h, BADFREE_wrong_order, block, found, NULL);
+    if (!frame_claim(f, &found))
+        return badfree(h, BADFREE_free_page, block, found, NULL);
+    pages_put(h, f, order);
+    return true;
+}
+
+/* -- large kmalloc -- */
+
+static void large_count(struct heap *h, bool alloc, u64 bytes)
+{
+    u64 *ctr = heap_cpu_counters(h, plat_cpu_id());
+
+    plat_counter_add(&ctr[alloc ? CPU_large_alloc : CPU_large_free], 1);
+    if (h->stats_large == V_stats_large_percpu) {
+        plat_counter_add(&ctr[alloc ? CPU_stat_large_alloc : CPU_stat_large_free], 1);
+        plat_counter_add(&ctr[alloc ? CPU_stat_large_alloc_bytes : CPU_stat_large_free_bytes],
+                         bytes);
+    } else if (h->stats_large == V_stats_large_global) {
+        struct stat_line *s = &h->stat_large;
+
+        __atomic_fetch_add(alloc ? &s->allocs : &s->frees, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&s->live, alloc ? (u64)1 : ~(u64)0, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&s->bytes, alloc ? bytes : ~bytes + 1, __ATOMIC_RELAXED);
+    }
+}
+
+static unsigned large_order(size_t size)
+{
+    u64 pages = (size + PAGE_SIZE - 1) >> PAGE_SHIFT;
+
+    return pages <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(pages - 1);
+}
+
+void *large_alloc(struct heap *h, size_t size)
+{
+    struct frame *f;
+    unsigned order;
+    void *p;
+
+    if (size > PAGE_SIZE << MAX_ORDER)
+        return NULL;
+    order = large_order(size);
+    f = pages_get(h, order);
+    if (!f)
+        return NULL;
+    f->bytes = size;
+    frame_tag_store(f, TAG(FRAME_LARGE, order));
+    large_count(h, true, PAGE_SIZE << order);
+    p = frame_address(&h->frames, f);
+    if (h->poison == V_poison_full)
+        memset(p, POISON_FRESH, PAGE_SIZE << order);
+    plat_poison((char *)p + size, (PAGE_SIZE << order) - size);
+    return p;
+}
+
+bool large_free(struct heap *h, struct frame *f, u32 tag, void *p)
+{
+    unsigned order = TAG_ORDER(tag);
+
+    if (unlikely((uintptr_t)p & (PAGE_SIZE - 1)))
+        return badfree(h, BADFREE_interior, p, tag, NULL);
+    if (unlikely(!frame_claim(f, &tag)))
+        return badfree(h, BADFREE_free_page, p, tag, NULL);
+    large_count(h, false, PAGE_SIZE << order);
+    if (h->poison != V_poison_off) {
+        plat_unpoison(p, PAGE_SIZE << order);
+        memset(p, POISON_FREE, PAGE_SIZE << order);
+    }
+    pages_put(h, f, order);
+    return true;
+}

@@ -1,0 +1,32 @@
+/* reclaim.c: what an allocation short of pages does before it gives up: this CPU's arrays go back
+ * to the slabs, and every cache's empty slabs go back to the buddy.
+ *
+ * Other CPUs' arrays are left alone: they belong to their CPUs, and waiting for another CPU with
+ * interrupts off could deadlock when two run short together.
+ *
+ * Locking: takes each cache's lock in turn, then the page lock; the caller holds none. Contexts:
+ * thread, interrupt. */
+#include "mm_impl.h"
+
+void heap_drain_this_cpu(struct heap *h)
+{
+    u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
+    unsigned long flags = plat_irq_save();
+
+    for (u32 i = 0; i < n; i++)
+        if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
+            cache_drain_cpu(h->cache[i], plat_cpu_id());
+    plat_irq_restore(flags);
+}
+
+bool heap_reclaim(struct heap *h)
+{
+    u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
+    bool some = false;
+
+    heap_drain_this_cpu(h);
+    for (u32 i = 0; i < n; i++)
+        if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
+            some |= slab_shrink(h->cache[i]) > 0;
+    return some;
+}

@@ -1,0 +1,177 @@
+/* stats.c: what telemetry, the workloads and the report read of a heap. Relaxed loads of values
+ * that their owners write; exact when nothing is in flight, never a lock.
+ *
+ * Statistics (allocation calls, free calls, live, bytes) come from where stats.slab= and
+ * stats.large= keep them: the shared lines, or the CPUs' rows summed, or nowhere (0).
+ *
+ * Locking: none. Contexts: any. */
+#include "mm_impl.h"
+
+unsigned heap_cache_count(const struct heap *h)
+{
+    return __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
+}
+
+struct kmem_cache *heap_cache(struct heap *h, unsigned id)
+{
+    struct kmem_cache *c;
+
+    CHECK_VALUES(id < heap_cache_count(h), id, heap_cache_count(h));
+    c = h->cache[id];
+    return __atomic_load_n(&c->dead, __ATOMIC_ACQUIRE) ? NULL : c;
+}
+
+const char *cache_name(const struct kmem_cache *c)
+{
+    return c->name;
+}
+
+size_t cache_object_size(const struct kmem_cache *c)
+{
+    return c->size;
+}
+
+unsigned cache_front_capacity(const struct kmem_cache *c)
+{
+    return c->limit;
+}
+
+const u64 *cache_row(const struct kmem_cache *c, unsigned cpu)
+{
+    if (cpu >= MAX(c->heap->cpus, 1u))
+        return NULL;
+    return cache_cpu(c, cpu)->ctr;
+}
+
+const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu)
+{
+    const struct buddy *b = &h->buddy[node];
+
+    if (cpu >= MAX(h->cpus, 1u))
+        return NULL;
+    return b->rows[(size_t)b->row_stride * cpu].ctr;
+}
+
+const u64 *heap_cpu_row(const struct heap *h, unsigned cpu)
+{
+    if (cpu >= MAX(h->cpus, 1u))
+        return NULL;
+    return h->cpu_rows[(size_t)h->cpu_row_stride * cpu].ctr;
+}
+
+unsigned heap_node_count(const struct heap *h)
+{
+    (void)h;
+    return MAX_NODES;
+}
+
+static u64 front_objects(const struct kmem_cache *c)
+{
+    u64 sum = 0;
+
+    for (unsigned i = 0; i < c->heap->cpus; i++)
+        sum += __atomic_load_n(&cache_cpu(c, i)->count, __ATOMIC_RELAXED);
+    return sum;
+}
+
+void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
+{
+    u64 slabs = counter_read(&c->node[0].slabs);
+    u64 free = counter_read(&c->node[0].free_objects);
+    u64 front = front_objects(c), capacity = slabs * c->capacity;
+
+    out[CACHE_slabs] = slabs;
+    out[CACHE_slab_capacity] = capacity;
+    out[CACHE_slab_free_objects] = free;
+    out[CACHE_front_objects] = front;
+    /* While others allocate, the three loads are of different moments: do not let a difference
+     * wrap. */
+    out[CACHE_in_use] = capacity > free + front ? capacity - free - front : 0;
+}
+
+void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])
+{
+    out[NODE_pages_free] = counter_read(&h->buddy[node].pages_free);
+    out[NODE_pages_total] = counter_read(&h->buddy[node].pages_total);
+}
+
+static u64 cache_sum(const struct kmem_cache *c, enum cache_counter i)
+{
+    u64 sum = 0;
+
+    for (unsigned cpu = 0; cpu < MAX(c->heap->cpus, 1u); cpu++)
+        sum += counter_read(&cache_cpu(c, cpu)->ctr[i]);
+    return sum;
+}
+
+static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
+{
+    u64 allocs = 0, frees = 0, bytes = 0;
+
+    if (h->stats_slab == V_stats_slab_global) {
+        allocs = counter_read(&h->stat_small.allocs);
+        frees = counter_read(&h->stat_small.frees);
+        bytes = counter_read(&h->stat_small.bytes);
+    } else if (h->stats_slab == V_stats_slab_percpu) {
+        for (u32 i = 0; i < heap_cache_count(h); i++) {
+            u64 a = cache_sum(h->cache[i], CACHE_stat_alloc);
+            u64 f = cache_sum(h->cache[i], CACHE_stat_free);
+
+            allocs += a;
+            frees += f;
+            bytes += a > f ? (a - f) * h->cache[i]->size : 0;
+        }
+    }
+    out[GLOBAL_small_allocs] = allocs;
+    out[GLOBAL_small_frees] = frees;
+    out[GLOBAL_small_bytes] = bytes;
+}
+
+static void large_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
+{
+    u64 allocs = 0, frees = 0, in = 0, gone = 0;
+
+    if (h->stats_large == V_stats_large_global) {
+        allocs = counter_read(&h->stat_large.allocs);
+        frees = counter_read(&h->stat_large.frees);
+        in = counter_read(&h->stat_large.bytes);
+    } else if (h->stats_large == V_stats_large_percpu) {
+        for (unsigned cpu = 0; cpu < MAX(h->cpus, 1u); cpu++) {
+            const u64 *ctr = heap_cpu_row(h, cpu);
+
+            allocs += counter_read(&ctr[CPU_stat_large_alloc]);
+            frees += counter_read(&ctr[CPU_stat_large_free]);
+            in += counter_read(&ctr[CPU_stat_large_alloc_bytes]);
+            gone += counter_read(&ctr[CPU_stat_large_free_bytes]);
+        }
+    }
+    out[GLOBAL_large_allocs] = allocs;
+    out[GLOBAL_large_frees] = frees;
+    out[GLOBAL_large_bytes] = in > gone ? in - gone : 0;
+}
+
+void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
+{
+    u64 bad = 0;
+
+    small_statistics(h, out);
+    large_statistics(h, out);
+    for (unsigned i = 0; i < NR_BADFREE_KINDS; i++)
+        bad += counter_read(&h->badfree[i]);
+    out[GLOBAL_bad_frees] = bad;
+}
+
+void cache_balance(const struct kmem_cache *c, struct balance *b)
+{
+    u64 g[NR_CACHE_COUNTERS] = {0};
+
+    cache_gauges(c, g);
+    b->capacity = g[CACHE_slab_capacity];
+    b->slab_free = g[CACHE_slab_free_objects];
+    b->front = g[CACHE_front_objects];
+    b->in_use = g[CACHE_in_use];
+    b->allocs = cache_sum(c, CACHE_alloc_fast) + cache_sum(c, CACHE_alloc_slow);
+    b->frees = cache_sum(c, CACHE_free_fast) + cache_sum(c, CACHE_free_slow);
+    b->holds =
+        b->capacity == b->slab_free + b->front + b->in_use && b->allocs - b->frees == b->in_use;
+}

@@ -1,0 +1,87 @@
+/* validate.c: the walker over everything a heap is made of. It names the first broken thing it
+ * meets.
+ *
+ * Order: the buddy's lists; every frame's tag; each cache's slabs, free lists and object states;
+ * each CPU's array; the balance law; and at last all pages: free ones, and those of blocks, must
+ * be all there are.
+ *
+ * Locking: takes page and cache locks one at a time. Contexts: thread, at a quiet point. */
+#include "mm_impl.h"
+
+bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
+                    const struct kmem_cache *c)
+{
+    f->what = what;
+    f->address = (u64)(uintptr_t)at;
+    f->cache = c;
+    return false;
+}
+
+/* Steps over frames block by block: each must begin where the one before ended. */
+static bool frames_validate(struct heap *h, struct heap_fault *f)
+{
+    u64 i = 0, free = 0;
+
+    while (i < h->frames.count) {
+        struct frame *s = &h->frames.at[i];
+        u32 tag = frame_tag_load(s);
+        u64 pages = (u64)1 << TAG_ORDER(tag);
+
+        switch (TAG_KIND(tag)) {
+        case FRAME_RESERVED:
+            i++;
+            continue;
+        case FRAME_FREE:
+            free += pages;
+            break;
+        case FRAME_PAGES:
+        case FRAME_LARGE:
+            break;
+        case FRAME_SLAB:
+            if (s->head != s)
+                return heap_fault_set(f, "frames: a slab's tail without its head",
+                                      frame_address(&h->frames, s), s->cache);
+            break;
+        default:
+            return heap_fault_set(f, "frames: a frame that belongs to no block",
+                                  frame_address(&h->frames, s), NULL);
+        }
+        if (TAG_ORDER(tag) > MAX_ORDER || (i & (pages - 1)) || i + pages > h->frames.count)
+            return heap_fault_set(f, "frames: a misplaced block", frame_address(&h->frames, s),
+                                  NULL);
+        i += pages;
+    }
+    if (free != h->buddy[0].pages_free)
+        return heap_fault_set(f, "frames: free blocks and the buddy's count differ",
+                              (void *)(uintptr_t)free, NULL);
+    return true;
+}
+
+static bool cache_validate(struct kmem_cache *c, struct heap_fault *f)
+{
+    struct balance b;
+
+    if (!slab_validate(c, f))
+        return false;
+    for (unsigned cpu = 0; cpu < c->heap->cpus; cpu++)
+        if (!bounded_validate(c, cache_cpu(c, cpu), f))
+            return false;
+    cache_balance(c, &b);
+    if (!b.holds)
+        return heap_fault_set(f, "balance: allocations less frees are not what is in use",
+                              (void *)(uintptr_t)(b.allocs - b.frees - b.in_use), c);
+    return true;
+}
+
+bool heap_validate(struct heap *h, struct heap_fault *f)
+{
+    if (!buddy_validate(&h->buddy[0], f) || !frames_validate(h, f))
+        return false;
+    for (u32 i = 0; i < heap_cache_count(h); i++) {
+        struct kmem_cache *c = heap_cache(h, i);
+
+        if (c && !cache_validate(c, f))
+            return false;
+    }
+    return true;
+}
