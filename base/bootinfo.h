@@ -26,12 +26,12 @@ struct bootinfo {
     const char *args;     /* the whole argument line, NUL ended */
     struct boot_range range[BOOT_MAX_RANGES];
     unsigned ranges;
-    u64 memory_bytes; /* sum of the ranges */
+    u64 memory_bytes;    /* sum of the ranges */
     unsigned cpus_found; /* enabled CPUs the firmware lists, at most MAX_CPUS */
     struct boot_cpu cpu[MAX_CPUS];
     u64 cycles_hz;
     bool cycles_invariant;
-    bool flags_fault; /* cmpxchg leaves wrong flags (QEMU 7.2 TCG) */
+    bool flags_fault;       /* cmpxchg leaves wrong flags (QEMU 7.2 TCG) */
     const char *hypervisor; /* "TCG", "KVM", … from CPUID, or "" */
 };
 

@@ -1,6 +1,6 @@
 /* counters.h: everything derived from counters.def: wire ids, the row layout of each scope, and the
- * descriptors that make the schema. Rows hold what is counted (sum, max), 64 bits each; gauges are read on
- * demand into an array of the same layout.
+ * descriptors that make the schema. Rows hold what is counted (sum, max), 64 bits each; gauges are
+ * read on demand into an array of the same layout.
  *
  * Who may write a row: its CPU alone, by plat_counter_add(); anybody reads with a relaxed load. */
 #ifndef BASE_COUNTERS_H
@@ -18,8 +18,9 @@ enum counter_id {
     NR_COUNTERS
 };
 
-/* The row of each scope: COUNTER_<scope> selects. CACHE_alloc_fast, NODE_page_split, … A gauge has a slot
- * too, so that one layout serves rows and the arrays that gauge readers fill; in a row it stays 0. */
+/* The row of each scope: COUNTER_<scope> selects. CACHE_alloc_fast, NODE_page_split, … A gauge has
+ * a slot too, so that one layout serves rows and the arrays that gauge readers fill; in a row it
+ * stays 0. */
 #define COUNTER(scope, name, unit, kind, panel, doc) COUNTER_##scope(name)
 
 #define COUNTER_cpu(name) CPU_##name,
@@ -117,8 +118,8 @@ extern const struct derived_desc derived_descs[];
 extern const unsigned derived_count;
 extern const char *const counter_scope_names[NR_SCOPES];
 extern const char *const counter_kind_names[];
-/* CRC-32 of one line an entry, counters first, then derived ones: scope, name, unit, kind ("derived"), panel, the
- * formula if derived, doc; a TAB between fields, LF at the end. */
+/* CRC-32 of one line an entry, counters first, then derived ones: scope, name, unit, kind
+ * ("derived"), panel, the formula if derived, doc; a TAB between fields, LF at the end. */
 u32 counter_schema_hash(void);
 
 static ALWAYS_INLINE u64 counter_read(const u64 *p)

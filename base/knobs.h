@@ -1,8 +1,8 @@
 /* knobs.h: the boot arguments, derived from knobs.def, and their parser.
  *
- * An argument line is blank-separated NAME=VALUE. Nothing is ever ignored: an unknown name, an illegal
- * value, a repeated name, a word without '=' or a contradictory pair is a refusal with its reason and the
- * nearest legal name, and the boot ends as refused.
+ * An argument line is blank-separated NAME=VALUE. Nothing is ever ignored: an unknown name, an
+ * illegal value, a repeated name, a word without '=' or a contradictory pair is a refusal with its
+ * reason and the nearest legal name, and the boot ends as refused.
  *
  * Locking: none; written once by knobs_parse() at boot. Contexts: boot. */
 #ifndef BASE_KNOBS_H
@@ -54,19 +54,19 @@ struct knob_refusals {
     struct knob_refusal at[KNOB_REFUSALS];
 };
 
-/* Fills *k with defaults, then with what line says, and *r with what was refused. hosted: knobs marked metal are
- * refused, else those marked host. Returns true if nothing was refused. */
+/* Fills *k with defaults, then with what line says, and *r with what was refused. hosted: knobs
+ * marked metal are refused, else those marked host. Returns true if nothing was refused. */
 NODISCARD bool knobs_parse(struct knobs *k, const char *line, bool hosted, struct knob_refusals *r);
-/* Adds to *r the pairs that contradict each other (ticket or mcs under overcommit without force, …). True if *r
- * is empty then. */
+/* Adds to *r the pairs that contradict each other (ticket or mcs under overcommit without force,
+ * …). True if *r is empty then. */
 NODISCARD bool knobs_check(const struct knobs *k, struct knob_refusals *r);
 
 const char *knob_name(enum knob_id id);
 /* The effective value as text, into buf; what hello echoes. */
 void knob_value_text(const struct knobs *k, enum knob_id id, char *buf, size_t size);
 
-/* True if name is chosen by the comma-separated patterns of tests=: '*' matches anything, '/' too; a
- * pattern without '*' also matches its children. */
+/* True if name is chosen by the comma-separated patterns of tests=: '*' matches anything, '/' too;
+ * a pattern without '*' also matches its children. */
 bool knobs_test_match(const char *patterns, const char *name);
 
 #endif

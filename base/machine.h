@@ -1,22 +1,24 @@
-/* machine.h: what only a machine with interrupts has. arch/x86_64 provides the functions, kernel/ calls
- * them; the handlers at the end are the only way arch calls up. The host has none of this.
+/* machine.h: what only a machine with interrupts has. arch/x86_64 provides the functions, kernel/
+ * calls them; the handlers at the end are the only way arch calls up. The host has none of this.
  *
- * Conditions: a thread's saved stack pointer is the whole of its saved state (callee-saved registers are
- * on its stack). Handlers run with interrupts off on the interrupted thread's stack (NMI and double fault:
- * own stacks). */
+ * Conditions: a thread's saved stack pointer is the whole of its saved state (callee-saved
+ * registers are on its stack). Handlers run with interrupts off on the interrupted thread's stack
+ * (NMI and double fault: own stacks). */
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H
 
 #include "bootinfo.h"
 #include "plat.h"
 
-/* -- provided by arch/ ------------------------------------------------------------------------------ */
+/* -- provided by arch/
+ * ------------------------------------------------------------------------------ */
 
 /* Starts the enabled CPUs found in *info, at most limit in all, one after the other; each calls
- * kernel_cpu_started(cpu) on its own stack and never returns. memory is `machine_cpu_bytes() * limit`
- * bytes, page aligned, zeroed, for stacks and per-CPU areas. Sets started and tsc_skew, and publishes
- * plat_cpu_count() only after every table exists. A CPU that does not answer within 200 ms is left out
- * with .started = false; numbers of the others close up. Returns the number running. Thread context. */
+ * kernel_cpu_started(cpu) on its own stack and never returns. memory is `machine_cpu_bytes() *
+ * limit` bytes, page aligned, zeroed, for stacks and per-CPU areas. Sets started and tsc_skew, and
+ * publishes plat_cpu_count() only after every table exists. A CPU that does not answer within 200
+ * ms is left out with .started = false; numbers of the others close up. Returns the number
+ * running. Thread context. */
 unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory);
 size_t machine_cpu_bytes(void);
 
@@ -28,26 +30,30 @@ void machine_ipi_send(unsigned cpu, enum machine_ipi kind); /* cpu may be the ca
 void machine_nmi_others(void);                              /* an NMI to every other started CPU */
 
 void machine_irq_enable(void);
-void machine_idle(void);      /* called with interrupts off: enables them and halts, atomically */
+void machine_idle(void); /* called with interrupts off: enables them and halts, atomically */
 NORETURN void machine_halt(void); /* interrupts off, for ever */
-NORETURN void machine_exit(unsigned code); /* QEMU's debug-exit port, then halts: exit status 2*code+1 */
-void machine_reset(void);     /* a triple fault */
+NORETURN void
+machine_exit(unsigned code); /* QEMU's debug-exit port, then halts: exit status 2*code+1 */
+void machine_reset(void);    /* a triple fault */
 
-/* Switches stacks: saves the callee-saved state, stores the old stack pointer in *save, loads `load`. */
+/* Switches stacks: saves the callee-saved state, stores the old stack pointer in *save, loads
+ * `load`. */
 void machine_context_switch(void **save, void *load);
-/* Prepares a stack whose first switch-in calls entry(arg) with interrupts off. Returns its stack pointer. */
+/* Prepares a stack whose first switch-in calls entry(arg) with interrupts off. Returns its stack
+ * pointer. */
 void *machine_context_init(void *stack_top, void (*entry)(void *), void *arg);
 
 /* The per-CPU slot for kernel/: machine_cpu_slot() is the calling CPU's pointer, NULL until set. */
 void *machine_cpu_slot(void);
 void machine_cpu_slot_set(unsigned cpu, void *p);
-/* Preemption: plat_preempt_enable() calls kernel_preempt() when the count falls to 0 and this was set. */
+/* Preemption: plat_preempt_enable() calls kernel_preempt() when the count falls to 0 and this was
+ * set. */
 void machine_need_resched(unsigned cpu, bool yes);
 bool machine_resched_needed(void);
 unsigned machine_preempt_count(void);
 
-/* Fills addr[] with return addresses: of the caller if regs is NULL, else of the trap frame. Checks each
- * frame pointer before following it. Returns how many. */
+/* Fills addr[] with return addresses: of the caller if regs is NULL, else of the trap frame.
+ * Checks each frame pointer before following it. Returns how many. */
 unsigned machine_backtrace(const void *regs, u64 *addr, unsigned max);
 /* The nearest symbol at or below addr, or NULL; *offset gets the distance. */
 const char *machine_symbol(u64 addr, u64 *offset);
@@ -60,7 +66,8 @@ void machine_console_write(const char *text, size_t n);
 void machine_sink_select(unsigned com);
 void machine_sink_sync(void); /* waits (bounded) until the port has sent all it took */
 
-/* -- handlers, provided by kernel/ ------------------------------------------------------------------- */
+/* -- handlers, provided by kernel/
+ * ------------------------------------------------------------------- */
 
 struct machine_trap {
     unsigned vector;
@@ -72,11 +79,11 @@ struct machine_trap {
 
 NORETURN void kernel_entry(struct bootinfo *info); /* boot CPU, boot stack, interrupts off */
 NORETURN void kernel_cpu_started(unsigned cpu);    /* a started CPU, interrupts off */
-void kernel_tick(const void *regs);                /* timer interrupt, after its end was signalled */
+void kernel_tick(const void *regs); /* timer interrupt, after its end was signalled */
 void kernel_ipi(enum machine_ipi kind, const void *regs);
 void kernel_nmi(const void *regs);
-void kernel_preempt(void);                         /* see machine_need_resched; interrupts on */
-void kernel_irq_exit(void);                        /* last thing before an interrupt returns, interrupts off */
+void kernel_preempt(void);  /* see machine_need_resched; interrupts on */
+void kernel_irq_exit(void); /* last thing before an interrupt returns, interrupts off */
 NORETURN void kernel_trap(const struct machine_trap *trap);
 
 #endif

@@ -1,12 +1,15 @@
-/* plat.h: the platform contract. Everything base/, sync/, mm/ and kernel/bench/ need from the ground they
- * stand on, satisfied twice: arch/x86_64 (boots on metal) and arch/host (a process, threads as CPUs).
- * plat_impl.h, found through the include path, gives the inline ones.
+/* plat.h: the platform contract. Everything base/, sync/, mm/ and kernel/bench/ need from the
+ * ground they stand on, satisfied twice: arch/x86_64 (boots on metal) and arch/host (a process,
+ * threads as CPUs). plat_impl.h, found through the include path, gives the inline ones.
  *
  * Conditions, stated once:
- *  - A CPU is numbered 0..plat_cpu_count()-1; holes in APIC ids are closed by the platform. Before the CPU
+ *  - A CPU is numbered 0..plat_cpu_count()-1; holes in APIC ids are closed by the platform. Before
+ *  the CPU
  *    table exists the only CPU is 0 and the count is 1.
- *  - "Interrupts off" means: nothing else runs on this CPU until they are restored (NMIs excepted). On the
- *    host a CPU is one pinned thread that no interrupt enters, so the pair is a compiler barrier there.
+ *  - "Interrupts off" means: nothing else runs on this CPU until they are restored (NMIs
+ *  excepted). On the
+ *    host a CPU is one pinned thread that no interrupt enters, so the pair is a compiler barrier
+ *    there.
  *  - Nobody waits for another CPU while its own interrupts are off.
  *  - Cycles are of one clock, the same on all CPUs up to the skew in hello. */
 #ifndef BASE_PLAT_H
@@ -27,21 +30,22 @@ struct panic_info;
  *   u64 plat_cycles(void)                      the clock, not serialising
  *   void plat_counter_add(u64 *p, u64 v)       one unlocked add; *p is written by this CPU only (an
  *                                              interrupt on it included), read by any
- *   void plat_poison(void *, size_t), plat_unpoison(void *, size_t)  tell ASan what may be touched; no-ops
+ *   void plat_poison(void *, size_t), plat_unpoison(void *, size_t)  tell ASan what may be
+ *   touched; no-ops
  *                                              elsewhere */
 
 u64 plat_cycles_hz(void);
 
-/* Runs fn(arg) in thread context on every CPU whose bit is set in mask, pinned, released together, and
- * returns when all have returned. Thread context, not nested, caller on CPU 0. On metal kernel/sched
- * provides it. */
+/* Runs fn(arg) in thread context on every CPU whose bit is set in mask, pinned, released together,
+ * and returns when all have returned. Thread context, not nested, caller on CPU 0. On metal
+ * kernel/sched provides it. */
 void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg);
 
 /* Thread context: lets this CPU rest for about ns (halts on metal). */
 void plat_sleep_ns(u64 ns);
 
-/* Offers bytes to the telemetry port; takes what fits now and returns how many. Never blocks. Callers
- * serialise (telemetry's drain). Any context. */
+/* Offers bytes to the telemetry port; takes what fits now and returns how many. Never blocks.
+ * Callers serialise (telemetry's drain). Any context. */
 size_t plat_sink_write(const void *bytes, size_t n);
 
 /* Stops everything: says kind and values, ends the machine with its own exit code. Takes no lock,
@@ -49,10 +53,20 @@ size_t plat_sink_write(const void *bytes, size_t n);
 NORETURN void plat_panic(const struct panic_info *info);
 
 /* Ends the machine. Thread context. */
-enum plat_exit { PLAT_EXIT_OK = 0, PLAT_EXIT_PANIC = 1, PLAT_EXIT_REFUSED = 2, PLAT_EXIT_FAILED = 3 };
+enum plat_exit {
+    PLAT_EXIT_OK = 0,
+    PLAT_EXIT_PANIC = 1,
+    PLAT_EXIT_REFUSED = 2,
+    PLAT_EXIT_FAILED = 3
+};
 NORETURN void plat_exit(enum plat_exit how);
 
 #include "plat_impl.h"
+
+/* Bytes after each object that plat_poison() can guard: 0 where it does nothing. */
+#ifndef PLAT_REDZONE_BYTES
+#define PLAT_REDZONE_BYTES 0
+#endif
 
 static ALWAYS_INLINE u64 plat_all_cpus(void)
 {

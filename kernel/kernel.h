@@ -1,5 +1,6 @@
-/* kernel.h: the door of kernel/: the one heap, the effective knobs, and what the workloads may use. Code that
- * also runs hosted (knobs, telemetry, bench, lab) includes nothing from base/machine.h. */
+/* kernel.h: the door of kernel/: the one heap, the effective knobs, and what the workloads may
+ * use. Code that also runs hosted (knobs, telemetry, bench, lab) includes nothing from
+ * base/machine.h. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -19,10 +20,12 @@ static ALWAYS_INLINE bool kfree(void *p)
     return heap_kfree(kheap, p);
 }
 
-/* -- per-CPU counters of the kernel itself (scope cpu; kernel/hooks.c) --------------------------------- */
+/* -- per-CPU counters of the kernel itself (scope cpu; kernel/hooks.c)
+ * --------------------------------- */
 
-/* Written by its CPU alone (an interrupt on it included), read by any with a relaxed load. mm's cpu counters
- * are in heap_cpu_row(): a counter has a value in one of the two rows and 0 in the other. */
+/* Written by its CPU alone (an interrupt on it included), read by any with a relaxed load. mm's
+ * cpu counters are in heap_cpu_row(): a counter has a value in one of the two rows and 0 in the
+ * other. */
 struct kernel_row {
     u64 ctr[NR_CPU_COUNTERS];
 } ALIGNED(CACHE_LINE);
@@ -38,7 +41,8 @@ static ALWAYS_INLINE void kernel_count(enum cpu_counter counter, u64 value)
     plat_counter_add(&kernel_rows[plat_cpu_id()].ctr[counter], value);
 }
 
-/* -- what only one of the two platforms has: NULL where it is missing; set at boot, read-only after ----- */
+/* -- what only one of the two platforms has: NULL where it is missing; set at boot, read-only
+ * after ----- */
 struct kernel_hooks {
     unsigned tick_hz;       /* timer interrupts a second on each CPU; 0: none */
     void (*yield)(void);    /* gives the CPU to another thread that is ready on it, if any */
@@ -47,8 +51,8 @@ struct kernel_hooks {
 };
 extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
 
-/* One line of text for the console, without the newline. Thread and interrupt context; never on an allocation
- * path. kernel/console.c; kernel/host_main.c */
+/* One line of text for the console, without the newline. Thread and interrupt context; never on an
+ * allocation path. kernel/console.c; kernel/host_main.c */
 void klog(const char *format, ...) PRINTF(1, 2);
 
 /* provoke=: faults for tests. kernel/provoke.c */
@@ -63,8 +67,9 @@ void provoke_at(enum provoke_stage stage);
 /* True if provoke=what was given; for the faults that somebody else plants (badfree, selfcheck). */
 bool provoke_is(const char *what);
 
-/* The laboratory session of one boot, the same on both platforms: hello, schema, objects, self-check, tests,
- * bye. Thread context, CPU 0. Returns how the machine should end. kernel/lab.c */
+/* The laboratory session of one boot, the same on both platforms: hello, schema, objects,
+ * self-check, tests, bye. Thread context, CPU 0. Returns how the machine should end. kernel/lab.c
+ * */
 enum plat_exit lab_run(const struct bootinfo *info);
 
 #endif

@@ -1,11 +1,12 @@
 /* lockrank.c: lock order, checked while the kernel runs (debug builds only).
  *
- * Each CPU keeps a stack of the locks it holds. Taking a lock whose class is not further down lockclass.def than
- * all held ones is a panic that carries both classes, whether or not the deadlock would have happened this time.
- * A lock got by trying may come out of order: it did not wait.
+ * Each CPU keeps a stack of the locks it holds. Taking a lock whose class is not further down
+ * lockclass.def than all held ones is a panic that carries both classes, whether or not the
+ * deadlock would have happened this time. A lock got by trying may come out of order: it did not
+ * wait.
  *
- * Contexts: as spinlock.c; an interrupt pushes above what it interrupted and pops before it returns.
- * Locking: none, a CPU's stack is its own. */
+ * Contexts: as spinlock.c; an interrupt pushes above what it interrupted and pops before it
+ * returns. Locking: none, a CPU's stack is its own. */
 #include "sync_impl.h"
 
 #ifdef HAYLOFT_DEBUG

@@ -1,10 +1,11 @@
-/* mcs.c: the queueing lock of Mellor-Crummey and Scott (1991). Each waiter spins on a node of its own, so a release
- * moves one line to one CPU.
+/* mcs.c: the queueing lock of Mellor-Crummey and Scott (1991). Each waiter spins on a node of its
+ * own, so a release moves one line to one CPU.
  *
- * Nodes: a waiter or holder needs a node from acquire to release. Each CPU has a few, as it may hold several
- * locks, and an interrupt may take one in the middle of anything. A node is claimed by a plain flag: an interrupt
- * that comes between the look and the claim gives back what it claimed before it returns, so the flag is as it
- * was. The lock remembers its holder's node (l->word, written by the holder only).
+ * Nodes: a waiter or holder needs a node from acquire to release. Each CPU has a few, as it may
+ * hold several locks, and an interrupt may take one in the middle of anything. A node is claimed
+ * by a plain flag: an interrupt that comes between the look and the claim gives back what it
+ * claimed before it returns, so the flag is as it was. The lock remembers its holder's node
+ * (l->word, written by the holder only).
  *
  * Contexts: as spinlock.c. Locking: none of its own. */
 #include "sync_impl.h"

@@ -1,13 +1,14 @@
 /* register.c: every lock there is, by number, with its statistics rows.
  *
- * An id stands for a (class, owner) name for as long as the boot lasts: a destroyed lock keeps its entry, and a new one of
- * the same name gets it back with its counts. So ids are few, and a host that learnt a name never sees it change.
+ * An id stands for a (class, owner) name for as long as the boot lasts: a destroyed lock keeps its
+ * entry, and a new one of the same name gets it back with its counts. So ids are few, and a host
+ * that learnt a name never sees it change.
  *
- * Rows are one block, lock by lock, then CPU by CPU, one cache line each. Before lockstat_init is given memory all
- * locks share a boot row for each CPU.
+ * Rows are one block, lock by lock, then CPU by CPU, one cache line each. Before lockstat_init is
+ * given memory all locks share a boot row for each CPU.
  *
- * Locking: registration is serialised by a word of its own (it cannot use a spinlock, which must be registered).
- * Contexts: thread; boot. Readers take nothing. */
+ * Locking: registration is serialised by a word of its own (it cannot use a spinlock, which must
+ * be registered). Contexts: thread; boot. Readers take nothing. */
 #include "sync_impl.h"
 
 struct entry {
@@ -70,7 +71,7 @@ void spin_init(struct spinlock *l, enum lock_class class, const char *owner)
     unsigned long flags;
     unsigned id, i;
 
-    *l = (struct spinlock){.class = (u8)class};
+    *l = (struct spinlock){.class = (u8) class};
     for (i = 0; owner[i] && i + 1 < sizeof(l->owner); i++)
         l->owner[i] = owner[i];
     flags = register_enter();

@@ -1,19 +1,21 @@
 /* spinlock.c: spinlocks that say who fought over them.
  *
- * The idea: an acquisition first tries once. If that succeeds it is uncontended and costs one atomic operation and one
- * plain add; if it fails the acquisition is *contended* and goes to the waiting loop of the algorithm. All
- * statistics are written after the lock was got, on the taker's own row, so counting needs no atomics and moves
- * no line that another CPU writes.
+ * The idea: an acquisition first tries once. If that succeeds it is uncontended and costs one
+ * atomic operation and one plain add; if it fails the acquisition is *contended* and goes to the
+ * waiting loop of the algorithm. All statistics are written after the lock was got, on the taker's
+ * own row, so counting needs no atomics and moves no line that another CPU writes.
  *
  * Time is dear: reading the clock around every hold made a locked pair eight times slower. So under
- * lockstat=time waits are timed only when contended, and holds by sampling, 1 acquisition in 64 of each row.
+ * lockstat=time waits are timed only when contended, and holds by sampling, 1 acquisition in 64 of
+ * each row.
  *
  * Deliberately not here: sleeping, recursion, reader/writer locks, fairness for tas.
  *
- * Lock word: tas: 0 or 1. ticket: next ticket in the high half, serving in the low. mcs: unused (queue).
+ * Lock word: tas: 0 or 1. ticket: next ticket in the high half, serving in the low. mcs: unused
+ * (queue).
  *
- * Contexts: interrupts off (spin_lock_irqsave does it), or a caller that otherwise cannot be preempted.
- * Locking: this is it. */
+ * Contexts: interrupts off (spin_lock_irqsave does it), or a caller that otherwise cannot be
+ * preempted. Locking: this is it. */
 #include "sync_impl.h"
 
 #define HOLD_SAMPLE_MASK 63u
@@ -54,7 +56,8 @@ static void ticket_wait(struct spinlock *l)
 
 static void ticket_release(struct spinlock *l)
 {
-    /* Only the holder writes the low half; the high half moves under it, so the halves are stored apart. */
+    /* Only the holder writes the low half; the high half moves under it, so the halves are stored
+     * apart. */
     u16 *serving = (u16 *)(void *)&l->word;
 
     __atomic_store_n(serving, (u16)(__atomic_load_n(serving, __ATOMIC_RELAXED) + 1),

@@ -1,10 +1,12 @@
 /* sync.h: the door of sync/. Spinlocks that know their class, owner and statistics.
  *
- * Algorithms (boot choice lock=): tas, ticket, mcs. Every lock is registered and has an id; statistics are
- * kept per instance and CPU, and written only by the holder after it got the lock, so they need no atomics.
+ * Algorithms (boot choice lock=): tas, ticket, mcs. Every lock is registered and has an id;
+ * statistics are kept per instance and CPU, and written only by the holder after it got the lock,
+ * so they need no atomics.
  *
- * Contexts: any but NMI for spin_lock*; spin_trylock also in NMI. A lock that an interrupt may take is taken
- * with interrupts off everywhere; so far that is every lock: spin_lock asserts it. Order: lockclass.def, checked in debug builds. */
+ * Contexts: any but NMI for spin_lock*; spin_trylock also in NMI. A lock that an interrupt may
+ * take is taken with interrupts off everywhere; so far that is every lock: spin_lock asserts it.
+ * Order: lockclass.def, checked in debug builds. */
 #ifndef SYNC_SYNC_H
 #define SYNC_SYNC_H
 
@@ -27,11 +29,11 @@ struct lock_row { /* one lock, one CPU */
 } ALIGNED(CACHE_LINE);
 
 struct spinlock {
-    u32 word;             /* tas: 0 free, 1 taken; ticket: next << 16 | serving; mcs: holder's node */
-    u16 id;               /* registration number, from 1; 0: the register is full */
-    u8 class;             /* enum lock_class */
-    u8 holder;            /* CPU + 1 while held (written by the holder), for diagnostics */
-    void *queue;          /* mcs: last waiter's node, NULL when free */
+    u32 word;    /* tas: 0 free, 1 taken; ticket: next << 16 | serving; mcs: holder's node */
+    u16 id;      /* registration number, from 1; 0: the register is full */
+    u8 class;    /* enum lock_class */
+    u8 holder;   /* CPU + 1 while held (written by the holder), for diagnostics */
+    void *queue; /* mcs: last waiter's node, NULL when free */
     struct lock_row *row; /* rows by CPU */
     u64 taken_at;         /* cycles, while a sampled hold lasts (holder only); 0: not sampled */
     char owner[24];       /* what it belongs to: "kmalloc-64", "node0", "cpu3" */
@@ -42,8 +44,9 @@ struct spinlock {
 void lockstat_init(const struct knobs *k, unsigned cpus, void *rows);
 size_t lockstat_bytes(unsigned cpus);
 
-/* Registers. A lock may be used before the rows exist; it then counts on a row that nobody reports. A lock of the
- * same class and owner as a destroyed one gets its id back, and its counts go on: an id stands for a name. */
+/* Registers. A lock may be used before the rows exist; it then counts on a row that nobody
+ * reports. A lock of the same class and owner as a destroyed one gets its id back, and its counts
+ * go on: an id stands for a name. */
 void spin_init(struct spinlock *l, enum lock_class class, const char *owner);
 /* Takes the lock out of the register (its memory is going away). */
 void spin_destroy(struct spinlock *l);
