@@ -47,6 +47,7 @@ PANIC = TYPES.index("panic")
 _SAMPLE = re.compile(
     rb"\x87\x03(?:[\x00-\x17\x80-\x97]++|[\x18\x98].|[\x19\x99]..|\x1a....|\x1b........)*+", re.DOTALL
 )
+_INT = {int}
 _TEXT = re.compile(rb"[\x20-\x7e\t\r\n\x1b]*")
 
 
@@ -86,8 +87,10 @@ class Text:
     offset: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Frame:
+    """One good frame, never changed after it is made (frozen dataclasses are dear to make)."""
+
     type: int
     stream: int
     seq: int
@@ -193,7 +196,8 @@ def _frame(payload: bytes, crc: int, offset: int, end: int) -> _Frame:
     item = _load(payload)
     if type(item) is not list or len(item) != 7:
         raise ValueError("no array of 7")
-    if any(type(value) is not int or not 0 <= value <= LARGEST for value in item[:6]):
+    head = item[:6]
+    if set(map(type, head)) != _INT or min(head) < 0 or max(head) > LARGEST:
         raise ValueError("a header field is no unsigned number")
     kind, stream, _, _, part, parts, body = item
     if stream > BOOT_STREAM:
@@ -267,6 +271,10 @@ class Decoder:
         for state in self._streams.values():
             self._deliver_parts(state)
         return self._taken()
+
+    def next_numbers(self) -> dict[int, int]:
+        """Each stream's next sequence number: what a bye's totals are compared with."""
+        return {number: state.next for number, state in self._streams.items()}
 
     def _taken(self) -> list:
         out, self._out = self._out, []
