@@ -46,8 +46,15 @@ SYNC = [
 MM = [
     'mm/badfree.c',
     'mm/buddy.c',
+    'mm/cache.c',
+    'mm/front_bounded.c',
+    'mm/heap.c',
+    'mm/kmalloc.c',
     'mm/pages.c',
+    'mm/reclaim.c',
     'mm/slab.c',
+    'mm/stats.c',
+    'mm/validate.c',
 ]
 
 # kernel/ that runs on both platforms.
@@ -58,6 +65,8 @@ KERNEL = [
 ]
 
 TELEMETRY = [
+    'kernel/telemetry/last.c',
+    'kernel/telemetry/records.c',
     'kernel/telemetry/ring.c',
     'kernel/telemetry/sample.c',
 ]
@@ -82,10 +91,15 @@ KERNEL_HOST = [
 ]
 
 ARCH_X86_64 = [
+    'arch/x86_64/acpi.c',
+    'arch/x86_64/clock.c',
     'arch/x86_64/cpu.c',
     'arch/x86_64/entry.S',
+    'arch/x86_64/lapic.c',
+    'arch/x86_64/multiboot2.c',
     'arch/x86_64/start.S',
     'arch/x86_64/trampoline.S',
+    'arch/x86_64/trap.c',
 ]
 
 DRIVERS = [
@@ -109,6 +123,11 @@ TEST_COMMON = [
 # Hosted unit tests: name -> what it needs beside its own tests/host/test_<name>.c, base, sync, mm, the hosted
 # platform and TEST_COMMON.
 TESTS = {
+    'base_fmt': [],
+    'base_names': [],
+    'base_wire': [],
+    'host': [],
+    'knobs': [],
 }
 
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
