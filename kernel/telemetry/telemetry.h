@@ -109,7 +109,8 @@ struct telemetry_panic {
     struct telemetry_backtrace here; /* the CPU that panicked */
     const struct telemetry_register *reg;
     unsigned regs;
-    const struct telemetry_backtrace *other; /* the other CPUs; what does not fit one frame is left out */
+    const struct telemetry_backtrace
+        *other; /* the other CPUs; what does not fit one frame is left out */
     unsigned others;
 };
 /* Sends the panic record first and then what the rings hold, by polling, for at most 2 s. Any context, NMI too,

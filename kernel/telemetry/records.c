@@ -1,0 +1,524 @@
+/* records.c: the records of the boot's own stream, one function each, and events.
+ *
+ * The boot's stream has one writer, the lab thread, and must not lose anything: it carries what the others refer
+ * to, and the results. So its records wait for room, draining meanwhile; only a port that takes nothing for two
+ * seconds makes them give up, and then the loss is counted like any other.
+ *
+ * Events come from anywhere, so they go into their CPU's stream and are dropped when it is full.
+ *
+ * Locking: none for the boot's stream (one writer); a CPU's ring by its try-flag with interrupts off.
+ * Contexts: thread on CPU 0; telemetry_event() and telemetry_tick() as telemetry.h says. */
+#include "telemetry_impl.h"
+#include "version.h"
+#include "../../base/string.h"
+
+#define STUCK_MS     2000u
+#define ARGS_MAX     3000u /* of the argument line, echoed: it shares a record */
+#define EVENT_TEXT   200u
+#define EVENT_VALUES 8u
+/* What a tick moves to the port. Every byte costs 2..5 us of exits under QEMU. */
+#define TICK_BYTES       512u
+#define TICK_BYTES_TIMED 64u
+
+/* -- waiting for room -- */
+
+struct cbor *boot_begin(enum record_type type, unsigned part, unsigned parts)
+{
+    struct ring *r = &telemetry.boot;
+    u64 until = plat_cycles() + plat_cycles_hz() / 1000 * STUCK_MS;
+
+    if (!__atomic_load_n(&telemetry.active, __ATOMIC_ACQUIRE))
+        return NULL;
+    while (!ring_has_room(r) && plat_cycles() < until) {
+        telemetry_drain(BOOT_RING_BYTES);
+        if (!ring_has_room(r))
+            plat_sleep_ns(1000000);
+    }
+    return record_begin(r, type, part, parts);
+}
+
+void boot_end(void)
+{
+    record_end(&telemetry.boot);
+}
+
+static bool all_empty(void)
+{
+    bool empty = ring_empty(&telemetry.boot);
+
+    for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++)
+        empty = empty && ring_empty(&telemetry.cpu[cpu]);
+    return empty;
+}
+
+void telemetry_flush(void)
+{
+    u64 until = plat_cycles() + plat_cycles_hz() / 1000 * STUCK_MS;
+
+    while (!all_empty() && plat_cycles() < until) {
+        telemetry_drain(BOOT_RING_BYTES);
+        if (!all_empty())
+            plat_sleep_ns(1000000);
+    }
+}
+
+/* -- small helpers: a map's pairs -- */
+
+static void pair_text(struct cbor *c, const char *key, const char *value)
+{
+    cbor_text(c, key);
+    cbor_text(c, value);
+}
+
+static void pair_uint(struct cbor *c, const char *key, u64 value)
+{
+    cbor_text(c, key);
+    cbor_uint(c, value);
+}
+
+static void pair_bool(struct cbor *c, const char *key, bool value)
+{
+    cbor_text(c, key);
+    cbor_bool(c, value);
+}
+
+/* -- hello: three parts, so that no single one can be too long -- */
+
+static void hello_machine(struct cbor *c, const struct bootinfo *info)
+{
+    size_t args = MIN(strlen(info->args), (size_t)ARGS_MAX);
+
+    cbor_map(c, 17);
+    pair_uint(c, "protocol", PROTOCOL_VERSION);
+    pair_text(c, "kernel", HAYLOFT_VERSION);
+    pair_text(c, "git", HAYLOFT_GIT);
+    pair_bool(c, "dirty", HAYLOFT_DIRTY);
+    pair_text(c, "compiler", HAYLOFT_COMPILER);
+    pair_text(c, "flags", HAYLOFT_FLAGS);
+    pair_text(c, "variant", HAYLOFT_VARIANT);
+    pair_uint(c, "schema", counter_schema_hash());
+    pair_text(c, "platform", info->platform);
+    pair_text(c, "hypervisor", info->hypervisor ? info->hypervisor : "");
+    pair_uint(c, "cpus_found", info->cpus_found);
+    pair_uint(c, "memory", info->memory_bytes);
+    pair_uint(c, "tsc_hz", plat_cycles_hz());
+    pair_bool(c, "tsc_invariant", info->cycles_invariant);
+    pair_bool(c, "flags_fault", info->flags_fault);
+    pair_uint(c, "tick_hz", kernel_hooks.tick_hz);
+    cbor_text(c, "args");
+    cbor_text_n(c, info->args, args);
+}
+
+static void hello_knobs(struct cbor *c)
+{
+    char value[sizeof(knobs.tests)];
+
+    cbor_map(c, 1);
+    cbor_text(c, "knobs");
+    cbor_map(c, NR_KNOBS);
+    for (unsigned id = 0; id < NR_KNOBS; id++) {
+        knob_value_text(&knobs, id, value, sizeof(value));
+        pair_text(c, knob_name(id), value);
+    }
+}
+
+static void hello_cpus(struct cbor *c, const struct bootinfo *info)
+{
+    unsigned refused = MIN(knob_refused.count, (unsigned)KNOB_REFUSALS), cpu = 0;
+
+    cbor_map(c, 2);
+    cbor_text(c, "cpus");
+    cbor_array(c, plat_cpu_count());
+    for (unsigned i = 0; i < info->cpus_found && cpu < plat_cpu_count(); i++) {
+        if (!info->cpu[i].started)
+            continue;
+        cbor_array(c, 4);
+        cbor_uint(c, cpu++);
+        cbor_uint(c, info->cpu[i].apic_id);
+        cbor_uint(c, info->cpu[i].node);
+        cbor_int(c, info->cpu[i].tsc_skew);
+    }
+    CHECK_VALUES(cpu == plat_cpu_count(), cpu, plat_cpu_count());
+    cbor_text(c, "refused");
+    cbor_array(c, refused);
+    for (unsigned i = 0; i < refused; i++) {
+        cbor_array(c, 3);
+        cbor_text(c, knob_refused.at[i].argument);
+        cbor_text(c, knob_refused.at[i].reason);
+        cbor_text(c, knob_refused.at[i].nearest);
+    }
+}
+
+void telemetry_hello(const struct bootinfo *info)
+{
+    for (unsigned part = 0; part < 3; part++) {
+        struct cbor *c = boot_begin(RECORD_HELLO, part, 3);
+
+        if (!c)
+            continue;
+        if (part == 0)
+            hello_machine(c, info);
+        else if (part == 1)
+            hello_knobs(c);
+        else
+            hello_cpus(c, info);
+        boot_end();
+    }
+}
+
+/* -- schema -- */
+
+static void schema_counter(unsigned id)
+{
+    const struct counter_desc *d = &counter_descs[id];
+    struct cbor *c = boot_begin(RECORD_SCHEMA, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 7);
+    pair_uint(c, "id", id);
+    pair_text(c, "name", d->name);
+    pair_text(c, "unit", d->unit);
+    pair_text(c, "kind", counter_kind_names[d->kind]);
+    pair_text(c, "scope", counter_scope_names[d->scope]);
+    pair_text(c, "panel", d->panel);
+    pair_text(c, "doc", d->doc);
+    boot_end();
+}
+
+static void schema_derived(unsigned i)
+{
+    const struct derived_desc *d = &derived_descs[i];
+    struct cbor *c = boot_begin(RECORD_SCHEMA, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 8);
+    pair_uint(c, "id", NR_COUNTERS + i);
+    pair_text(c, "name", d->name);
+    pair_text(c, "unit", d->unit);
+    pair_text(c, "kind", "derived");
+    pair_text(c, "scope", counter_scope_names[d->scope]);
+    pair_text(c, "panel", d->panel);
+    pair_text(c, "doc", d->doc);
+    pair_text(c, "formula", d->formula);
+    boot_end();
+}
+
+void telemetry_schema(void)
+{
+    for (unsigned id = 0; id < NR_COUNTERS; id++)
+        schema_counter(id);
+    for (unsigned i = 0; i < derived_count; i++)
+        schema_derived(i);
+}
+
+/* -- objects -- */
+
+static void announce_node(unsigned id)
+{
+    struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
+    char name[] = {'n', 'o', 'd', 'e', (char)('0' + id / 10 % 10), (char)('0' + id % 10), 0};
+
+    if (!c)
+        return;
+    if (id < 10) {
+        name[4] = name[5];
+        name[5] = 0;
+    }
+    cbor_map(c, 3);
+    pair_text(c, "kind", "node");
+    pair_uint(c, "id", id);
+    pair_text(c, "name", name);
+    boot_end();
+    sampler_announced(SCOPE_node, id);
+}
+
+static void announce_cache(unsigned id, const struct kmem_cache *cache)
+{
+    struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 5);
+    pair_text(c, "kind", "cache");
+    pair_uint(c, "id", id);
+    pair_text(c, "name", cache_name(cache));
+    pair_uint(c, "size", cache_object_size(cache));
+    pair_uint(c, "capacity", cache_front_capacity(cache));
+    boot_end();
+    sampler_announced(SCOPE_cache, id);
+}
+
+static void announce_lock(unsigned id, const struct spinlock *lock)
+{
+    struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 4);
+    pair_text(c, "kind", "lock");
+    pair_uint(c, "id", id);
+    pair_text(c, "name", lock->owner);
+    pair_text(c, "class", lock_class_names[lock->class]);
+    boot_end();
+    sampler_announced(SCOPE_lock, id);
+}
+
+void telemetry_announce(void)
+{
+    unsigned caches = heap_cache_count(kheap), locks = lock_count();
+
+    if (!sampler_knows(SCOPE_node, 0))
+        for (unsigned id = 0; id < heap_node_count(kheap); id++)
+            announce_node(id);
+    for (unsigned id = 0; id < caches && id < sampler_limit(SCOPE_cache); id++) {
+        const struct kmem_cache *cache = heap_cache(kheap, id);
+
+        if (cache && !sampler_knows(SCOPE_cache, id))
+            announce_cache(id, cache);
+    }
+    for (unsigned id = 1; id <= locks && id < sampler_limit(SCOPE_lock); id++) {
+        const struct spinlock *lock = lock_by_id(id);
+
+        if (lock && !sampler_knows(SCOPE_lock, id))
+            announce_lock(id, lock);
+    }
+}
+
+void telemetry_test(const struct telemetry_test *test)
+{
+    struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, test->skip ? 7 : 6);
+    pair_text(c, "kind", "test");
+    pair_uint(c, "id", test->id);
+    pair_text(c, "name", test->name);
+    pair_text(c, "unit", test->unit);
+    pair_text(c, "shape", test->all_cpus ? "all-cpus" : "solo");
+    pair_uint(c, "cpus", test->cpus);
+    if (test->skip)
+        pair_text(c, "skip", test->skip);
+    boot_end();
+}
+
+/* -- bench -- */
+
+static void bench_phase(const char *phase, unsigned test, u64 round)
+{
+    struct cbor *c = boot_begin(RECORD_BENCH, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 3);
+    pair_text(c, "phase", phase);
+    pair_uint(c, "test", test);
+    pair_uint(c, "round", round);
+    boot_end();
+}
+
+void telemetry_bench_begin(unsigned test, u64 round)
+{
+    bench_phase("begin", test, round);
+}
+
+void telemetry_bench_end(unsigned test, u64 round)
+{
+    bench_phase("end", test, round);
+}
+
+void telemetry_bench_result(const struct telemetry_result *result)
+{
+    struct cbor *c = boot_begin(RECORD_BENCH, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 10);
+    pair_text(c, "phase", "result");
+    pair_uint(c, "test", result->test);
+    pair_uint(c, "round", result->round);
+    pair_uint(c, "operations", result->operations);
+    pair_uint(c, "cycles", result->cycles);
+    pair_uint(c, "wall", result->wall);
+    cbor_text(c, "cpus");
+    cbor_array(c, result->cpus);
+    for (unsigned i = 0; i < result->cpus; i++) {
+        const struct telemetry_part *part = &result->part[i];
+
+        cbor_array(c, 5);
+        cbor_uint(c, part->cpu);
+        cbor_uint(c, part->ran_on);
+        cbor_uint(c, part->operations);
+        cbor_uint(c, part->cycles);
+        cbor_uint(c, part->start_offset);
+    }
+    cbor_text(c, "counted");
+    cbor_array(c, 2);
+    cbor_uint(c, result->counted[0]);
+    cbor_uint(c, result->counted[1]);
+    cbor_text(c, "claimed");
+    cbor_array(c, 2);
+    cbor_uint(c, result->claimed[0]);
+    cbor_uint(c, result->claimed[1]);
+    pair_uint(c, "n", result->n);
+    boot_end();
+}
+
+/* -- checks and the end -- */
+
+void telemetry_check(const char *name, const char *when, bool ok, const char *detail,
+                     const struct telemetry_value *values, unsigned n)
+{
+    struct cbor *c = boot_begin(RECORD_CHECK, 0, 1);
+
+    if (!c)
+        return;
+    cbor_map(c, 5);
+    pair_text(c, "name", name);
+    pair_text(c, "when", when);
+    pair_bool(c, "ok", ok);
+    pair_text(c, "detail", detail);
+    cbor_text(c, "values");
+    cbor_map(c, n);
+    for (unsigned i = 0; i < n; i++) {
+        cbor_text(c, values[i].name);
+        cbor_int(c, values[i].value);
+    }
+    boot_end();
+}
+
+static void stream_totals(struct cbor *c, const struct ring *r, u64 extra)
+{
+    cbor_array(c, 3);
+    cbor_uint(c, r->stream);
+    cbor_uint(c, counter_read(&r->sequence) + extra);
+    cbor_uint(c, counter_read(&r->lost));
+}
+
+/* Totals include the bye itself. */
+void bye_body(struct cbor *c, const char *outcome, const char *reason)
+{
+    u64 cycles = 0, records = 0;
+
+    cbor_map(c, 4);
+    pair_text(c, "outcome", outcome);
+    pair_text(c, "reason", reason);
+    cbor_text(c, "totals");
+    cbor_array(c, telemetry.cpus + 1);
+    for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++) {
+        stream_totals(c, &telemetry.cpu[cpu], 0);
+        cycles += telemetry_cpu_value(cpu, CPU_telemetry_cycles);
+        records += telemetry_cpu_value(cpu, CPU_telemetry_records);
+    }
+    stream_totals(c, &telemetry.boot, 1);
+    cbor_text(c, "telemetry");
+    cbor_map(c, 3);
+    pair_uint(c, "cycles", cycles);
+    pair_uint(c, "bytes", counter_read(&telemetry.drain.bytes));
+    pair_uint(c, "records", records);
+}
+
+void telemetry_bye(const char *outcome, const char *reason)
+{
+    struct cbor *c;
+
+    telemetry_sampling(false);
+    telemetry_flush();
+    c = boot_begin(RECORD_BYE, 0, 1);
+    if (c) {
+        bye_body(c, outcome, reason);
+        boot_end();
+    }
+    telemetry_flush();
+    __atomic_store_n(&telemetry.active, false, __ATOMIC_SEQ_CST);
+}
+
+/* -- events -- */
+
+void telemetry_event(const char *kind, const char *text, const struct telemetry_value *values,
+                     unsigned n)
+{
+    unsigned long flags;
+    struct ring *r;
+    struct cbor *c;
+
+    if (!__atomic_load_n(&telemetry.active, __ATOMIC_ACQUIRE))
+        return;
+    n = MIN(n, EVENT_VALUES);
+    flags = plat_irq_save();
+    r = &telemetry.cpu[plat_cpu_id()];
+    while (!ring_try_enter(r))
+        plat_relax();
+    c = record_begin(r, RECORD_EVENT, 0, 1);
+    if (c) {
+        cbor_map(c, 3);
+        pair_text(c, "kind", kind);
+        cbor_text(c, "text");
+        cbor_text_n(c, text, MIN(strlen(text), (size_t)EVENT_TEXT));
+        cbor_text(c, "values");
+        cbor_map(c, n);
+        for (unsigned i = 0; i < n; i++)
+            pair_uint(c, values[i].name, (u64)values[i].value);
+        record_end(r);
+    }
+    ring_leave(r);
+    plat_irq_restore(flags);
+}
+
+/* -- the tick, and the switches -- */
+
+/* What telemetry itself counts of a CPU. CPU 0 also makes the boot's records and drains. */
+u64 telemetry_cpu_value(unsigned cpu, enum cpu_counter counter)
+{
+    const struct ring *r = &telemetry.cpu[cpu], *boot = &telemetry.boot;
+
+    switch (counter) {
+    case CPU_telemetry_cycles:
+        return counter_read(&r->cycles) + (cpu ? 0 : counter_read(&telemetry.drain.cycles));
+    case CPU_telemetry_bytes:
+        return cpu ? 0 : counter_read(&telemetry.drain.bytes);
+    case CPU_telemetry_records:
+        return counter_read(&r->records) + (cpu ? 0 : counter_read(&boot->records));
+    case CPU_telemetry_dropped:
+        return counter_read(&r->lost) + (cpu ? 0 : counter_read(&boot->lost));
+    default:
+        return 0;
+    }
+}
+
+void telemetry_tick(unsigned cpu)
+{
+    struct ring *r;
+    u64 now;
+
+    if (!__atomic_load_n(&telemetry.active, __ATOMIC_ACQUIRE))
+        return;
+    r = &telemetry.cpu[cpu];
+    now = plat_cycles();
+    if (__atomic_load_n(&telemetry.sampling, __ATOMIC_RELAXED) && sampler_due(cpu, now) &&
+        ring_try_enter(r)) {
+        if (__atomic_load_n(&telemetry.sampling, __ATOMIC_SEQ_CST)) {
+            sampler_tick(cpu, now);
+            plat_counter_add(&r->cycles, plat_cycles() - now);
+        }
+        ring_leave(r);
+    }
+    if (cpu == 0 && !all_empty())
+        telemetry_drain(__atomic_load_n(&telemetry.timed, __ATOMIC_RELAXED) ? TICK_BYTES_TIMED
+                                                                            : TICK_BYTES);
+}
+
+void telemetry_sampling(bool on)
+{
+    __atomic_store_n(&telemetry.sampling, on, __ATOMIC_SEQ_CST);
+    for (unsigned cpu = 0; !on && cpu < telemetry.cpus; cpu++)
+        while (__atomic_load_n(&telemetry.cpu[cpu].busy, __ATOMIC_SEQ_CST))
+            plat_relax();
+}
+
+void telemetry_timed(bool on)
+{
+    __atomic_store_n(&telemetry.timed, on, __ATOMIC_SEQ_CST);
+}
