@@ -113,6 +113,11 @@ static unsigned distance(struct piece a, const char *b)
     return here[m];
 }
 
+unsigned knobs_distance(const char *a, size_t n, const char *b)
+{
+    return distance((struct piece){a, n}, b);
+}
+
 static const char *nearest_knob(struct piece name)
 {
     unsigned best = (unsigned)(name.n + 1) / 2 + 1;

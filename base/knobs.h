@@ -68,5 +68,7 @@ void knob_value_text(const struct knobs *k, enum knob_id id, char *buf, size_t s
 /* True if name is chosen by the comma-separated patterns of tests=: '*' matches anything, '/' too;
  * a pattern without '*' also matches its children. */
 bool knobs_test_match(const char *patterns, const char *name);
+/* How many single-letter edits make the n letters at a into b; what "nearest" means here. */
+unsigned knobs_distance(const char *a, size_t n, const char *b);
 
 #endif
