@@ -91,6 +91,7 @@ KERNEL_HOST = [
 ]
 
 ARCH_X86_64 = [
+    'arch/embed.S',
     'arch/x86_64/acpi.c',
     'arch/x86_64/clock.c',
     'arch/x86_64/cpu.c',
