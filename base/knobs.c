@@ -11,7 +11,7 @@
 #include "fmt.h"
 #include "string.h"
 
-#define NAME_MAX_COMPARED 40 /* edit distance looks at this many characters */
+#define NAME_MAX_COMPARED 40 /* a longer word is near nothing */
 
 enum knob_type { TYPE_ENUM, TYPE_UINT, TYPE_TEXT };
 enum knob_where { WHERE_all, WHERE_metal, WHERE_host };
@@ -118,9 +118,15 @@ unsigned knobs_distance(const char *a, size_t n, const char *b)
     return distance((struct piece){a, n}, b);
 }
 
+/* The smallest distance that makes no suggestion. */
+static unsigned too_far(struct piece typed)
+{
+    return typed.n > NAME_MAX_COMPARED ? 0 : (unsigned)(typed.n + 1) / 2 + 1;
+}
+
 static const char *nearest_knob(struct piece name)
 {
-    unsigned best = (unsigned)(name.n + 1) / 2 + 1;
+    unsigned best = too_far(name);
     const char *found = "";
 
     for (unsigned i = 0; i < NR_KNOBS; i++) {
@@ -137,7 +143,7 @@ static const char *nearest_knob(struct piece name)
 /* NAME=VALUE of the nearest legal value, into buf; "" if none is near. */
 static void nearest_value(unsigned id, struct piece value, char *buf, size_t size)
 {
-    unsigned best = (unsigned)(value.n + 1) / 2 + 1;
+    unsigned best = too_far(value);
 
     buf[0] = 0;
     for (unsigned v = 0; v < NR_KNOB_VALUES; v++) {
