@@ -35,7 +35,8 @@ static void put_text(struct out *o, const struct spec *s, const char *text)
 
     if (!text)
         text = "(null)";
-    while (text[length] && !(s->has_precision && length >= (size_t)s->precision))
+    /* The precision first: the text may end there without a NUL. */
+    while (!(s->has_precision && length >= (size_t)s->precision) && text[length])
         length++;
     if (!s->left)
         put_padding(o, s, length, ' ');
