@@ -82,6 +82,7 @@ KERNEL_METAL = [
     'kernel/panic.c',
     'kernel/run.c',
     'kernel/sched.c',
+    'kernel/sched_test.c',
     'kernel/thread.c',
     'kernel/wait.c',
 ]
@@ -124,6 +125,10 @@ TEST_COMMON = [
 # Hosted unit tests: name -> what it needs beside its own tests/host/test_<name>.c, base, sync, mm, the hosted
 # platform and TEST_COMMON.
 TESTS = {
+    'buddy': [],
+    'kmalloc': [],
+    'locks': [],
+    'slab': [],
     'base_fmt': [],
     'base_names': [],
     'base_wire': [],

@@ -124,6 +124,9 @@ void sched_preempt(
 /* -- kernel/run.c: the worker threads of plat_run_on_cpus() -- */
 void run_init(unsigned cpus);
 
+/* -- kernel/sched_test.c: thread context, CPU 0, nothing else running; stops the machine on a broken promise -- */
+void sched_selftest(void);
+
 /* -- kernel/console.c -- */
 void console_init(void);
 /* No lock, any context: for panics, deadlines and NMIs. */
