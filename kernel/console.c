@@ -5,6 +5,7 @@
  *
  * Whoever has interrupts off may have interrupted, or be, the holder of anything: it only tries for the lock, for
  * a bounded time, and a line that finds no room is counted and owned up to by the next one that does.
+ * With telemetry.port=com1 frames and text share the line, and a line of text waits for the end of a frame.
  *
  * Locking: log_lock, class log, interrupts off. Contexts: klog in threads and interrupts; the panic functions
  * anywhere, since they take no lock (by then every other CPU has been stopped). */
@@ -13,6 +14,7 @@
 #include <stdarg.h>
 
 #include "../base/fmt.h"
+#include "telemetry/telemetry.h"
 
 #define LINE_MAX  320
 #define TRY_LIMIT 20000u
@@ -58,11 +60,41 @@ static void say_what_was_lost(void)
     console_write_text(line);
 }
 
+/* log_lock held. False: the telemetry has the line that both share. */
+static bool write_locked(const char *line, size_t n)
+{
+    bool shared = knobs.telemetry_port == V_telemetry_port_com1;
+
+    if (shared && !telemetry_line_take())
+        return false;
+    say_what_was_lost();
+    machine_console_write(line, n);
+    if (shared)
+        telemetry_line_give();
+    return true;
+}
+
+static bool try_to_write(const char *line, size_t n, bool may_wait)
+{
+    unsigned long flags = plat_irq_save();
+    bool locked = true, done = false;
+
+    if (may_wait)
+        spin_lock(&log_lock);
+    else
+        locked = log_trylock();
+    if (locked) {
+        done = write_locked(line, n);
+        spin_unlock(&log_lock);
+    }
+    plat_irq_restore(flags);
+    return done;
+}
+
 void klog(const char *format, ...)
 {
     char line[LINE_MAX];
     bool may_wait = !plat_irqs_off();
-    unsigned long flags;
     va_list args;
     size_t n;
 
@@ -71,19 +103,13 @@ void klog(const char *format, ...)
     va_end(args);
     if (!log_ready)
         return;
-
-    flags = plat_irq_save();
-    if (may_wait) {
-        spin_lock(&log_lock);
-    } else if (!log_trylock()) {
-        __atomic_fetch_add(&lines_lost, 1, __ATOMIC_RELAXED);
-        plat_irq_restore(flags);
-        return;
+    while (!try_to_write(line, n, may_wait)) {
+        if (!may_wait) {
+            __atomic_fetch_add(&lines_lost, 1, __ATOMIC_RELAXED);
+            return;
+        }
+        thread_yield(); /* who has the line may be a thread of this CPU */
     }
-    say_what_was_lost();
-    machine_console_write(line, n);
-    spin_unlock(&log_lock);
-    plat_irq_restore(flags);
 }
 
 void console_write_text(const char *text)

@@ -85,6 +85,9 @@ void stop_the_others(const void *regs)
     record_here(regs);
     machine_nmi_others();
     wait_for_slots();
+    /* A frame that was half out on the same line ends here, so that the text after it can be told apart. */
+    if (knobs.telemetry_port == V_telemetry_port_com1)
+        machine_console_write("", 1);
 }
 
 /* -- telling ----------------------------------------------------------------------------------------- */

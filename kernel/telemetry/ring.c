@@ -274,6 +274,30 @@ void telemetry_drain(size_t bytes)
     __atomic_store_n(&d->busy, 0, __ATOMIC_RELEASE);
 }
 
+/* -- the line, for text -- */
+
+bool telemetry_line_take(void)
+{
+    struct drain *d = &telemetry.drain;
+    u64 from = plat_cycles();
+
+    if (__atomic_exchange_n(&d->busy, 1, __ATOMIC_SEQ_CST))
+        return false;
+    /* A frame that is half out is finished first; a port that takes nothing for a tenth of a second is given up on,
+     * and the frame then counts as damaged. */
+    while (d->current && plat_cycles() - from < plat_cycles_hz() / 10) {
+        drain_frame(d->current, SIZE_MAX);
+        if (!d->current->sent)
+            d->current = NULL;
+    }
+    return true;
+}
+
+void telemetry_line_give(void)
+{
+    __atomic_store_n(&telemetry.drain.busy, 0, __ATOMIC_RELEASE);
+}
+
 /* -- init -- */
 
 void *telemetry_memory(size_t bytes)

@@ -87,6 +87,11 @@ void telemetry_timed(bool on);    /* inside a timed section: fewer samples, a te
 void telemetry_event(const char *kind, const char *text, const struct telemetry_value *values,
                      unsigned n);
 
+/* Where console text shares the line (telemetry.port=com1) it must stand between frames: takes the line there, for
+ * a few hundred bytes of text, and gives it back. False: a drain has it, try later. Interrupts off, not NMI. */
+NODISCARD bool telemetry_line_take(void);
+void telemetry_line_give(void);
+
 /* The last word of a boot that ends early: takes the port over from whoever has it, sends what the rings hold
  * and a bye. Polls for at most 2 s. Any context but NMI; nothing is sent after it. */
 void telemetry_emergency_bye(const char *outcome, const char *reason);
