@@ -43,6 +43,14 @@ void machine_context_switch(void **save, void *load);
  * pointer. */
 void *machine_context_init(void *stack_top, void (*entry)(void *), void *arg);
 
+/* Maps one block of MACHINE_STACK_BYTES (pages of the direct map) once more, above a hole that is
+ * never mapped, so that an overflow faults. For ever: nothing is unmapped, so no other CPU needs
+ * telling, and the block must go on being a stack. Returns its top; NULL when the window is full.
+ * Callers serialise; any context but NMI. */
+#define MACHINE_STACK_BYTES ((size_t)0x4000)
+void *machine_stack_map(const void *block);
+bool machine_is_guard(u64 address); /* a hole below such a stack, or below a CPU's first one */
+
 /* The per-CPU slot for kernel/: machine_cpu_slot() is the calling CPU's pointer, NULL until set. */
 void *machine_cpu_slot(void);
 void machine_cpu_slot_set(unsigned cpu, void *p);

@@ -88,15 +88,7 @@ void kernel_nmi(const void *regs)
 /* -- exceptions -------------------------------------------------------------------------------------- */
 
 #define VECTOR_DOUBLE_FAULT 8u
-
-/* A stack pointer below the thread's own stack: the guard was jumped over, or is about to be. */
-static bool off_the_stack(u64 sp)
-{
-    struct cpu *c = sched_this_cpu();
-    const struct thread *t = c ? c->current : NULL;
-
-    return t && sp < (u64)thread_stack_low(t) && sp >= (u64)t->block - 16 * PAGE_SIZE;
-}
+#define VECTOR_PAGE_FAULT   14u
 
 void kernel_trap(const struct machine_trap *trap)
 {
@@ -109,7 +101,9 @@ void kernel_trap(const struct machine_trap *trap)
         .regs = trap->regs,
     };
 
-    if (off_the_stack(trap->sp))
+    /* A push into the hole cannot push the page fault's frame either: it arrives as a double fault. */
+    if ((trap->vector == VECTOR_DOUBLE_FAULT || trap->vector == VECTOR_PAGE_FAULT) &&
+        machine_is_guard(trap->fault_address))
         info.kind = PANIC_stack_overflow;
     else if (trap->vector == VECTOR_DOUBLE_FAULT)
         info.kind = PANIC_double_fault;

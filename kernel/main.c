@@ -2,7 +2,7 @@
  * order is the point: each line may rely on those above it and on nothing else.
  *
  * The CPU count is the last thing about CPUs to become true. Whoever reads plat_cpu_count() finds every per-CPU
- * table as long as that; a started CPU that is not counted yet may allocate all the same (provoke=early-alloc).
+ * table as long as that, and whoever runs before may allocate all the same (provoke=early-alloc).
  *
  * A refused argument does not stop the bring-up: the laboratory says hello, what was refused and bye. Only a
  * machine too small for a heap ends here, on the console, since it has no memory to encode a record in.
@@ -167,7 +167,7 @@ void kernel_entry(struct bootinfo *info)
 void kernel_cpu_started(unsigned cpu)
 {
     stop_cpu_alive(cpu);       /* a panic anywhere has this CPU to stop from now on */
-    provoke_at(PROVOKE_EARLY); /* running, but not counted */
+    provoke_at(PROVOKE_EARLY); /* running, with nothing of the scheduler there yet */
     /* It waits with interrupts off, which is otherwise forbidden: nobody knows it yet, so nobody needs it. */
     while (!__atomic_load_n(&cpus_released, __ATOMIC_ACQUIRE))
         plat_relax();

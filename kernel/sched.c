@@ -82,7 +82,6 @@ void sched_switch_locked(struct cpu *c)
     if (next == prev)
         return;
 
-    thread_check_guard(prev);
     kernel_count(CPU_switches, 1);
     if (prev == c->idle)
         idle_charge(c, false);
@@ -172,7 +171,6 @@ void sched_tick(void)
     if (c->ready_count > 0 && c->current != c->idle && c->slice_left == 0)
         machine_need_resched(c->id, true);
     spin_unlock(&c->lock);
-    thread_check_guard(c->current);
 }
 
 /* -- idle -------------------------------------------------------------------------------------------- */

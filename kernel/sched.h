@@ -3,13 +3,13 @@
  * A thread is pinned to one CPU for life. Everything that the scheduler does to it happens on that CPU with
  * interrupts off, except that another CPU may make it ready, which is why the run queue has a lock.
  *
- * One block of pages holds a thread; the struct lies above the stack, out of reach of an overflow:
+ * One block of pages holds a thread; the struct lies above the stack, out of reach of an overflow, and
+ * the stack is used through a mapping that has a hole below it (machine_stack_map):
  *
- *     low                                                                   high
- *     | guard words | free stack ……… <- sp | used stack | struct thread     |
- *     ^ block                                            ^ stack_top
+ *     low                                                                     high
+ *     | hole, never mapped | free stack ……… <- sp | used stack | struct thread |
  *
- * Life: READY -> RUNNING -> (READY | WAITING | SLEEPING) -> READY … -> DEAD, then thread_join() frees it. */
+ * Life: READY -> RUNNING -> (READY | WAITING | SLEEPING) -> READY … -> DEAD, then thread_join(). */
 #ifndef KERNEL_SCHED_H
 #define KERNEL_SCHED_H
 
@@ -28,7 +28,7 @@ struct thread {
     const char *name;
     void (*entry)(void *arg);
     void *arg;
-    void *block; /* low end of its pages */
+    void *top; /* of its block, in the stack's own mapping */
 
     /* under its CPU's run queue lock */
     enum thread_state state;
@@ -84,12 +84,9 @@ struct cpu *sched_cpu(unsigned cpu);
 NODISCARD struct thread *thread_create(unsigned cpu, void (*entry)(void *arg), void *arg,
                                        const char *name);
 NORETURN void thread_exit(void);
-void thread_join(struct thread *t); /* waits for its end, then frees it */
+void thread_join(struct thread *t); /* waits for its end; t means nothing afterwards */
 void thread_yield(void);
 void thread_sleep_ns(u64 ns); /* until the first tick after that time */
-/* Lowest address of a thread's usable stack. */
-const void *thread_stack_low(const struct thread *t);
-void thread_check_guard(const struct thread *t); /* any context */
 
 /* For sched.c alone: an idle thread is on no queue; the next thread says that z has left its stack. */
 NODISCARD struct thread *thread_create_idle(unsigned cpu, void (*entry)(void *arg), void *arg);

@@ -1,32 +1,33 @@
 /* thread.c: a thread's life: made, run, put to sleep, ended, joined.
  *
- * A thread is one block of pages (sched.h draws it): the struct at the high end, the stack below it, guard
- * words at the low end. The guard is looked at whenever the thread stops running and at each tick; what it
- * finds is too late to repair, so it stops the machine by name instead of letting a neighbour's page go wrong
- * in silence.
+ * A thread is one block of pages (sched.h draws it). The stack is used through a second mapping above
+ * a hole, so that an overflow faults instead of writing into a neighbour's page. That mapping lasts
+ * for ever, so the block of a thread that was joined goes to a pool and becomes the next thread: the
+ * memory for stacks grows to the most threads that ever lived at once, and making and ending a thread
+ * costs the page allocator nothing after that.
  *
- * Ending takes three steps, because a thread cannot free the stack that it stands on: thread_exit() switches
- * away for good; the next thread on that CPU marks it dead (sched_finish_switch); its joiner frees it.
+ * Ending takes three steps, because a thread cannot free the stack that it stands on: thread_exit()
+ * switches away for good; the next thread on that CPU marks it dead (sched_finish_switch); its joiner
+ * puts it into the pool.
  *
  * It deliberately has no signals, no detached threads and no way to end another thread.
  *
- * Locking: threads_lock for the list of all threads and `dead`; then a run queue's. Contexts: thread, except
- * where sched.h says otherwise. */
+ * Locking: threads_lock for the list of all threads, the pool and `dead`; then a run queue's.
+ * Contexts: thread, except where sched.h says otherwise. */
 #include "sched.h"
 
 #include "../base/string.h"
 
-#define STACK_ORDER 2u /* 16 KiB with the struct */
-#define GUARD_WORDS 8u
-#define GUARD_VALUE 0x57ac4b0771ebeef5ull
+#define STACK_ORDER 2u
+
+/* What the struct leaves of its block for the stack. */
+#define STACK_ROOM round_down(MACHINE_STACK_BYTES - sizeof(struct thread), (size_t)CACHE_LINE)
+
+_Static_assert(PAGE_SIZE << STACK_ORDER == MACHINE_STACK_BYTES, "one block, one stack");
 
 static struct list all_threads = LIST_INIT(all_threads);
+static struct list pool = LIST_INIT(pool); /* blocks whose thread is gone, by `all` */
 static struct waitq someone_died = WAITQ_INIT(someone_died);
-
-static inline size_t block_bytes(void)
-{
-    return PAGE_SIZE << STACK_ORDER;
-}
 
 void thread_yield(void)
 {
@@ -101,20 +102,6 @@ void plat_sleep_ns(u64 ns)
 
 /* -- making and ending ------------------------------------------------------------------------------- */
 
-const void *thread_stack_low(const struct thread *t)
-{
-    return (const u64 *)t->block + GUARD_WORDS;
-}
-
-void thread_check_guard(const struct thread *t)
-{
-    const u64 *guard = t->block;
-
-    /* The last word is the first that an overflow reaches. */
-    if (unlikely(guard[GUARD_WORDS - 1] != GUARD_VALUE || guard[0] != GUARD_VALUE))
-        PANIC(PANIC_stack_overflow, t->name, t, guard[GUARD_WORDS - 1]);
-}
-
 static void thread_start(void *arg)
 {
     struct thread *t = arg;
@@ -125,25 +112,53 @@ static void thread_start(void *arg)
     thread_exit();
 }
 
-static struct thread *thread_make(unsigned cpu, void (*entry)(void *), void *arg, const char *name)
+static struct thread *pool_take(void)
+{
+    unsigned long flags = spin_lock_irqsave(&threads_lock);
+    struct list *e = list_pop_front(&pool);
+
+    spin_unlock_irqrestore(&threads_lock, flags);
+    return e ? list_entry(e, struct thread, all) : NULL;
+}
+
+/* A block that was never a thread before. */
+static struct thread *block_make(void)
 {
     char *block = alloc_pages(kheap, STACK_ORDER);
     struct thread *t;
+    unsigned long flags;
 
     if (!block)
         return NULL;
-    for (unsigned i = 0; i < GUARD_WORDS; i++)
-        ((u64 *)(void *)block)[i] = GUARD_VALUE;
-    t = (struct thread *)(void *)(block + round_down(block_bytes() - sizeof(*t), CACHE_LINE));
+    t = (struct thread *)(void *)(block + STACK_ROOM);
     memset(t, 0, sizeof(*t));
+    flags = spin_lock_irqsave(&threads_lock);
+    t->top = machine_stack_map(block);
+    spin_unlock_irqrestore(&threads_lock, flags);
+    if (t->top)
+        return t;
+    if (!free_pages(kheap, block, STACK_ORDER))
+        PANIC(PANIC_check_failed, "free_pages refused a block of alloc_pages", block, STACK_ORDER);
+    return NULL;
+}
+
+static struct thread *thread_make(unsigned cpu, void (*entry)(void *), void *arg, const char *name)
+{
+    struct thread *t = pool_take();
+
+    if (!t)
+        t = block_make();
+    if (!t)
+        return NULL;
     t->cpu = cpu;
     t->name = name;
     t->entry = entry;
     t->arg = arg;
-    t->block = block;
     t->state = THREAD_WAITING;
+    t->dead = false;
     list_init(&t->link);
-    t->sp = machine_context_init(t, thread_start, t);
+    t->sp =
+        machine_context_init((char *)t->top - (MACHINE_STACK_BYTES - STACK_ROOM), thread_start, t);
     return t;
 }
 
@@ -206,7 +221,6 @@ void thread_join(struct thread *t)
     while (!t->dead)
         waitq_wait(&someone_died);
     list_remove(&t->all);
+    list_push_front(&pool, &t->all);
     spin_unlock_irqrestore(&threads_lock, flags);
-    if (!free_pages(kheap, t->block, STACK_ORDER))
-        PANIC(PANIC_check_failed, "a thread's block was not free_pages' to take", t, t->block);
 }
