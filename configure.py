@@ -61,6 +61,7 @@ MM = [
 KERNEL = [
     'kernel/hooks.c',
     'kernel/mem_global.c',
+    'kernel/probe.c',
     'kernel/provoke.c',
 ]
 
@@ -72,6 +73,10 @@ TELEMETRY = [
 ]
 
 BENCH = [
+    'kernel/bench/malloc.c',
+    'kernel/bench/run.c',
+    'kernel/bench/tests.c',
+    'kernel/bench/yield.c',
 ]
 
 # kernel/ that needs interrupts: the metal kernel only.
@@ -94,17 +99,26 @@ KERNEL_HOST = [
 ARCH_X86_64 = [
     'arch/embed.S',
     'arch/x86_64/acpi.c',
+    'arch/x86_64/boot.c',
     'arch/x86_64/clock.c',
     'arch/x86_64/cpu.c',
     'arch/x86_64/entry.S',
     'arch/x86_64/lapic.c',
+    'arch/x86_64/memory.S',
     'arch/x86_64/multiboot2.c',
+    'arch/x86_64/paging.c',
+    'arch/x86_64/portio.c',
+    'arch/x86_64/smp.c',
     'arch/x86_64/start.S',
+    'arch/x86_64/symbol.c',
+    'arch/x86_64/text.c',
     'arch/x86_64/trampoline.S',
     'arch/x86_64/trap.c',
 ]
 
 DRIVERS = [
+    'drivers/serial/serial.c',
+    'drivers/serial/uart16550.c',
 ]
 
 # The hosted platform without its main(): unit tests (harness.c) and fuzz targets bring their own.
