@@ -59,6 +59,7 @@ MM = [
 
 # kernel/ that runs on both platforms.
 KERNEL = [
+    'kernel/arguments.c',
     'kernel/hooks.c',
     'kernel/mem_global.c',
     'kernel/probe.c',
@@ -94,6 +95,7 @@ KERNEL_METAL = [
 
 # What stands in for KERNEL_METAL on the hosted machine.
 KERNEL_HOST = [
+    'kernel/host_main.c',
 ]
 
 ARCH_X86_64 = [
@@ -124,11 +126,13 @@ DRIVERS = [
 # The hosted platform without its main(): unit tests (harness.c) and fuzz targets bring their own.
 ARCH_HOST = [
     'arch/embed.S',
+    'arch/host/fault.c',
     'arch/host/host.c',
     'arch/host/io.c',
 ]
 
 ARCH_HOST_MAIN = [
+    'arch/host/main.c',
 ]
 
 # Linked into every unit test.

@@ -10,7 +10,6 @@
  * Locking: none. Contexts: boot CPU on its boot stack with interrupts off, until sched_enter(). */
 #include "sched.h"
 
-#include "../base/fmt.h"
 #include "../base/string.h"
 #include "telemetry/telemetry.h"
 
@@ -25,27 +24,6 @@ static NORETURN void refuse(const char *reason, u64 have, u64 need)
          (unsigned long long)need);
     telemetry_emergency_bye("refused", reason);
     plat_exit(PLAT_EXIT_REFUSED);
-}
-
-static void read_arguments(void)
-{
-    bool fine = knobs_parse(&knobs, boot->args, false, &knob_refused);
-
-    if (fine)
-        fine = knobs_check(&knobs, &knob_refused);
-    if (!provoke_valid(knobs.provoke)) {
-        struct knob_refusal *r = &knob_refused.at[MIN(knob_refused.count, KNOB_REFUSALS - 1u)];
-
-        fmt(r->argument, sizeof(r->argument), "provoke=%s", knobs.provoke);
-        text_copy(r->reason, sizeof(r->reason), "no such fault");
-        r->nearest[0] = 0;
-        knob_refused.count++;
-        text_copy(knobs.provoke, sizeof(knobs.provoke), "none");
-        fine = false;
-    }
-    for (unsigned i = 0; !fine && i < MIN(knob_refused.count, (unsigned)KNOB_REFUSALS); i++)
-        klog("refused: %s: %s (nearest: %s)", knob_refused.at[i].argument,
-             knob_refused.at[i].reason, knob_refused.at[i].nearest);
 }
 
 static void make_heap(void)
@@ -146,7 +124,7 @@ void kernel_entry(struct bootinfo *info)
     boot = info;
     console_init();                 /* first, so that whatever fails next can be said */
     irq_hooks_init();               /* provoke= is checked against what this machine can do */
-    read_arguments();               /* before anything whose shape a knob decides */
+    arguments_read(info->args, false); /* before anything whose shape a knob decides */
     choose_sink();                  /* a panic sends its record there */
     sched_init();                   /* the scheduler's locks, before a lock's row has a number */
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "../../base/host.h"
-#include "../../base/string.h"
+#include "host_impl.h"
 
 __thread unsigned host_cpu_id;
 unsigned host_cpu_number = 1;
@@ -72,6 +72,7 @@ static void *cpu_main(void *arg)
 
     host_cpu_id = (unsigned)(uintptr_t)arg;
     me = (u64)1 << host_cpu_id;
+    host_fault_cpu_init(host_cpu_id);
     pthread_mutex_lock(&mutex);
     for (;;) {
         struct job *job;

@@ -2,18 +2,20 @@
  *
  * A panic writes the machine-readable line first and only then tries what may fail: the backtrace by frame
  * pointers, each checked against the thread's stack before it is followed, and the handler that sends the last
- * telemetry record. A second panic, from another thread or from the handler, does nothing but end the process.
+ * telemetry record. A panic inside the panic ends the process at once; another thread's waits for that end.
  *
  * Locking: none; write(2) keeps each line whole. Contexts: any thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../../base/fmt.h"
 #include "../../base/host.h"
 #include "../../base/string.h"
+#include "host_impl.h"
 
 #define BACKTRACE_MAX 24
 
@@ -70,8 +72,10 @@ static const int exit_status[] = {
 
 NORETURN void plat_exit(enum plat_exit how)
 {
-    /* exit(), not _exit(): a sanitizer has its last word there. */
-    exit(exit_status[how]);
+    /* A good end goes through exit(), where a sanitizer has its last word. Others may come from any thread. */
+    if (how == PLAT_EXIT_OK)
+        exit(exit_status[how]);
+    _exit(exit_status[how]);
 }
 
 const char *host_symbol(u64 addr, u64 *offset)
@@ -84,18 +88,29 @@ const char *host_symbol(u64 addr, u64 *offset)
     return info.dli_sname;
 }
 
-/* Follows frame pointers: {caller's frame, return address}, each frame above the one before. */
-NO_TSAN __attribute__((no_sanitize("address"))) static unsigned backtrace_of_caller(u64 *addr,
-                                                                                   unsigned max)
+static u64 fault_frame, fault_ip; /* by the thread that panics, before it does */
+
+void host_backtrace_from(u64 frame, u64 ip)
 {
-    const u64 *frame = __builtin_frame_address(0);
+    fault_frame = frame;
+    fault_ip = ip;
+}
+
+/* Follows frame pointers: {caller's frame, return address}, each frame above the one before. */
+NO_TSAN __attribute__((no_sanitize("address"))) static unsigned
+backtrace_of_thread(const u64 *frame, u64 *addr, unsigned max)
+{
     pthread_attr_t attr;
     void *base = NULL;
     size_t size = 0;
     unsigned n = 0;
 
+    if (fault_ip) {
+        frame = (const u64 *)fault_frame;
+        addr[n++] = fault_ip;
+    }
     if (pthread_getattr_np(pthread_self(), &attr) != 0)
-        return 0;
+        return n;
     pthread_attr_getstack(&attr, &base, &size);
     pthread_attr_destroy(&attr);
     while (n < max && (u64)frame >= (u64)base && (u64)frame + 16 <= (u64)base + size &&
@@ -124,29 +139,39 @@ PRINTF(1, 2) static void say(const char *format, ...)
     host_console_write(line, MIN(n, sizeof(line) - 1));
 }
 
+static void say_what_happened(const struct panic_info *info)
+{
+    say("\nHAYLOFT-PANIC kind=%u name=%s cpu=%u v0=0x%llx v1=0x%llx v2=0x%llx v3=0x%llx at=%s:%d text=\"%s\"\n",
+        info->kind, info->kind < NR_PANIC_KINDS ? panic_kind_names[info->kind] : "?",
+        plat_cpu_id(), (unsigned long long)info->value[0], (unsigned long long)info->value[1],
+        (unsigned long long)info->value[2], (unsigned long long)info->value[3], info->file,
+        info->line, info->text);
+}
+
 NORETURN void plat_panic(const struct panic_info *info)
 {
-    static unsigned panicking; /* atomic */
+    static unsigned panicking; /* atomic: thread id of the first */
+    unsigned me = (unsigned)syscall(SYS_gettid), nobody = 0;
     u64 addr[BACKTRACE_MAX];
     unsigned n;
 
-    if (__atomic_exchange_n(&panicking, 1, __ATOMIC_ACQ_REL)) {
-        /* Another thread is at it: let it finish. The same one failed inside: it never returns here. */
-        for (unsigned i = 0; i < 50 && __atomic_load_n(&panicking, __ATOMIC_ACQUIRE) == 1; i++)
-            plat_sleep_ns(10000000);
-        _exit(exit_status[PLAT_EXIT_PANIC]);
+    if (!__atomic_compare_exchange_n(&panicking, &nobody, me, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        if (nobody == me) {
+            say("\nHAYLOFT-PANIC-IN-PANIC kind=%u v0=0x%llx v1=0x%llx\n", info->kind,
+                (unsigned long long)info->value[0], (unsigned long long)info->value[1]);
+            _exit(exit_status[PLAT_EXIT_PANIC]);
+        }
+        for (;;)
+            pause(); /* the first one ends the process */
     }
-    say("HAYLOFT-PANIC kind=%u name=%s cpu=%u file=%s line=%d values=%llx,%llx,%llx,%llx text=%s\n",
-        info->kind, info->kind < NR_PANIC_KINDS ? panic_kind_names[info->kind] : "?", plat_cpu_id(),
-        info->file, info->line, (unsigned long long)info->value[0],
-        (unsigned long long)info->value[1], (unsigned long long)info->value[2],
-        (unsigned long long)info->value[3], info->text);
-    n = backtrace_of_caller(addr, BACKTRACE_MAX);
+    say_what_happened(info);
+    n = backtrace_of_thread(__builtin_frame_address(0), addr, BACKTRACE_MAX);
     for (unsigned i = 0; i < n; i++) {
         u64 offset = 0;
         const char *symbol = host_symbol(addr[i], &offset);
 
-        say("  %016llx %s+0x%llx\n", (unsigned long long)addr[i], symbol ? symbol : "?",
+        say("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i], symbol ? symbol : "?",
             (unsigned long long)offset);
     }
     if (panic_handler)

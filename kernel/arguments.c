@@ -1,0 +1,36 @@
+/* arguments.c: from the argument line to the effective knobs, on both platforms. A refusal does not end the boot
+ * here: the laboratory says hello, what was refused and bye, so that the tool learns of it in the stream.
+ *
+ * Locking: none. Contexts: boot, once, before anything whose shape a knob decides. */
+#include "kernel.h"
+
+#include "../base/fmt.h"
+#include "../base/string.h"
+
+/* provoke= is free text to knobs.c: what it can mean depends on what this machine has (kernel_hooks). */
+static void check_provoke(void)
+{
+    struct knob_refusal *r;
+
+    if (provoke_valid(knobs.provoke))
+        return;
+    if (knob_refused.count++ < KNOB_REFUSALS) {
+        r = &knob_refused.at[knob_refused.count - 1];
+        fmt(r->argument, sizeof(r->argument), "provoke=%s", knobs.provoke);
+        text_copy(r->reason, sizeof(r->reason), "there is no such fault on this machine");
+        text_copy(r->nearest, sizeof(r->nearest), "provoke=none");
+    }
+    text_copy(knobs.provoke, sizeof(knobs.provoke), "none");
+}
+
+void arguments_read(const char *line, bool hosted)
+{
+    bool legal = knobs_parse(&knobs, line, hosted, &knob_refused);
+
+    legal &= knobs_check(&knobs, &knob_refused);
+    check_provoke();
+    legal &= knob_refused.count == 0;
+    for (unsigned i = 0; !legal && i < MIN(knob_refused.count, (unsigned)KNOB_REFUSALS); i++)
+        klog("refused: %s: %s (nearest: %s)", knob_refused.at[i].argument,
+             knob_refused.at[i].reason, knob_refused.at[i].nearest);
+}
