@@ -21,11 +21,10 @@
  * objstate=side: the slab starts with one state byte an object, lead covers them; no headers.
  *
  * Object states, and the only legal moves:
- *   1 FREE       in a slab's free list                   → 2 (refill), 3 (allocation without a
- *   front end)
- *   2 CACHED     in a front end, or on its way to a slab  → 3 (allocation), 1 (spill, drain)
- *   3 ALLOCATED  a user's                                 → 2, by compare-and-swap only: the claim
- *   of a free
+ *   1 FREE       in a slab's free list     → 2 (refill), 3 (allocation without a front end)
+ *   2 CACHED     in a front end, or on its → 3 (allocation), 1 (spill, drain)
+ *                way to a slab
+ *   3 ALLOCATED  a user's                  → 2, by compare-and-swap only: the claim of a free
  * Of two racing frees one wins the claim; the other finds CACHED or FREE and is refused as a
  * double free.
  *
@@ -61,8 +60,8 @@ enum frame_tag {
 };
 
 struct frame {
-    u32 tag; /* atomic: enum frame_tag | order << 8 (heads); written by the block's owner of the moment */
-    u32 inuse; /* slab head: objects that left the slab, those in front ends included; under the cache lock */
+    u32 tag;   /* atomic: enum frame_tag | order << 8 (heads); written by its owner of the moment */
+    u32 inuse; /* slab head: objects that left it, cached ones included; under the cache lock */
     struct kmem_cache *cache; /* every frame of a slab; written before the tag */
     struct frame *head;       /* every frame of a slab */
     struct list link;         /* head: a buddy or slab list, under that list's lock */

@@ -140,6 +140,7 @@ static ALWAYS_INLINE void object_hide(const struct kmem_cache *c, void *obj)
 {
     u32 skip = c->objstate == V_objstate_header || c->link_offset ? 0 : sizeof(void *);
 
+    plat_unpoison(obj, skip); /* what was asked for may have been shorter than a link */
     plat_poison((char *)obj + skip, c->size + c->zone - skip);
 }
 

@@ -1,0 +1,310 @@
+/* test_slab.c: typed caches, geometry, batches at the edges, slabs that go and stay, validation. */
+#include "heap_fixture.h"
+
+#include "../../mm/objstate_impl.h"
+
+static unsigned constructed, destructed;
+
+struct thing {
+    u64 magic, value;
+    u8 rest[84];
+};
+
+static void thing_ctor(void *p)
+{
+    ((struct thing *)p)->magic = 0x1234abcd;
+    constructed++;
+}
+
+static void thing_dtor(void *p)
+{
+    EXPECT_EQ(((struct thing *)p)->magic, 0x1234abcdu);
+    destructed++;
+}
+
+static const char *const lines[] = {
+    "front=none",
+    "front=bounded",
+    "front=bounded objstate=side",
+    "objstate=off",
+    "poison=full",
+    "poison=full objstate=side",
+    "poison=free objstate=off",
+};
+
+TEST(typed_cache_keeps_what_was_constructed)
+{
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        struct kmem_cache_args args = {"thing", sizeof(struct thing), 0, thing_ctor, thing_dtor};
+        struct test_heap t;
+        struct kmem_cache *c;
+        struct thing *p[200];
+        u64 busy = 0;
+
+        constructed = destructed = 0;
+        REQUIRE(heap_new(&t, lines[a], 32, 1));
+        c = kmem_cache_create(t.h, &args);
+        REQUIRE(c != NULL);
+        EXPECT_EQ(cache_front_capacity(c), 0u);
+        for (unsigned round = 0; round < 3; round++) {
+            for (unsigned i = 0; i < 200; i++) {
+                p[i] = kmem_cache_alloc(c);
+                REQUIRE(p[i] != NULL);
+                EXPECT_EQ(p[i]->magic, 0x1234abcdu);
+                p[i]->value = i;
+            }
+            EXPECT_FALSE(kmem_cache_destroy(c, &busy));
+            EXPECT_EQ(busy, 200u);
+            for (unsigned i = 0; i < 200; i++) {
+                EXPECT_EQ(p[i]->value, i);
+                EXPECT_TRUE(kmem_cache_free(c, p[i]));
+            }
+        }
+        EXPECT_TRUE(heap_good(&t));
+        EXPECT_TRUE(kmem_cache_destroy(c, &busy));
+        EXPECT_EQ(busy, 0u);
+        EXPECT_EQ(constructed, destructed);
+        EXPECT_GT(constructed, 199u);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
+/* A name stands for a cache: same id, counts go on, whatever the size of its successor. */
+TEST(a_cache_made_again_goes_on)
+{
+    struct test_heap t;
+    unsigned id = 0;
+
+    REQUIRE(heap_new(&t, "", 32, 2));
+    for (unsigned i = 0; i < 200; i++) {
+        struct kmem_cache_args args = {"phoenix", 24 + 8 * (i % 50), 0, NULL, NULL};
+        struct kmem_cache *c = kmem_cache_create(t.h, &args);
+        void *p;
+
+        REQUIRE(c != NULL);
+        if (i == 0)
+            id = c->id;
+        EXPECT_EQ(c->id, id);
+        p = kmem_cache_alloc(c);
+        EXPECT_TRUE(kmem_cache_free(c, p));
+        EXPECT_EQ(cache_row(c, 0)[CACHE_stat_alloc], (u64)i + 1);
+        EXPECT_TRUE(kmem_cache_destroy(c, NULL));
+        EXPECT_NULL(heap_cache(t.h, id));
+    }
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
+}
+
+TEST(illegal_caches_are_refused)
+{
+    struct test_heap t;
+    struct kmem_cache_args bad[] = {
+        {"", 64, 0, NULL, NULL},
+        {NULL, 64, 0, NULL, NULL},
+        {"zero", 0, 0, NULL, NULL},
+        {"huge", KMALLOC_MAX_SMALL + 1, 0, NULL, NULL},
+        {"align", 64, 24, NULL, NULL},
+        {"align", 64, 8192, NULL, NULL},
+        {"a name that is too long to be stored in it", 64, 0, NULL, NULL},
+    };
+    struct kmem_cache_args many = {NULL, 64, 0, NULL, NULL};
+    unsigned made = 0;
+    char name[16];
+
+    REQUIRE(heap_new(&t, "", 32, 1));
+    for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
+        EXPECT_NULL(kmem_cache_create(t.h, &bad[i]));
+    many.name = name;
+    for (; made < MAX_CACHES; made++) {
+        snprintf(name, sizeof(name), "many-%u", made);
+        if (!kmem_cache_create(t.h, &many))
+            break;
+    }
+    EXPECT_EQ(made, MAX_CACHES - KMALLOC_CLASSES);
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
+}
+
+TEST(objects_are_aligned_and_apart)
+{
+    static const size_t aligns[] = {0, 16, 64, 256, 4096};
+
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++)
+        for (unsigned i = 0; i < ARRAY_SIZE(aligns); i++) {
+            struct kmem_cache_args args = {"aligned", 72, aligns[i], NULL, NULL};
+            struct test_heap t;
+            struct kmem_cache *c;
+            char *p[40];
+
+            REQUIRE(heap_new(&t, lines[a], 32, 1));
+            c = kmem_cache_create(t.h, &args);
+            REQUIRE(c != NULL);
+            for (unsigned j = 0; j < 40; j++) {
+                p[j] = kmem_cache_alloc(c);
+                REQUIRE(p[j] != NULL);
+                EXPECT_EQ((uintptr_t)p[j] % MAX(aligns[i], (size_t)16), 0u);
+                memset(p[j], (int)j, 72);
+            }
+            for (unsigned j = 0; j < 40; j++) {
+                for (unsigned k = 0; k < 72; k++)
+                    EXPECT_EQ(p[j][k], (char)j);
+                EXPECT_TRUE(kmem_cache_free(c, p[j]));
+            }
+            heap_delete(&t);
+        }
+}
+
+/* No object reaches past its slab, for every size, alignment and state layout. */
+TEST(geometry_fits)
+{
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        struct test_heap t;
+
+        REQUIRE(heap_new(&t, lines[a], 16, 1));
+        for (u32 size = 1; size <= KMALLOC_MAX_SMALL; size += size < 200 ? 1 : 61)
+            for (size_t align = 16; align <= 4096; align *= 4) {
+                struct kmem_cache c = {.heap = t.h};
+                struct kmem_cache_args args = {"g", size, align, NULL, NULL};
+                u32 last;
+
+                cache_setup(t.h, &c, &args);
+                last = c.lead + (c.capacity - 1) * c.slot;
+                EXPECT_GT(c.capacity, 0u);
+                EXPECT_LE(last + c.size + c.zone, (u32)(PAGE_SIZE << c.order));
+                EXPECT_EQ(c.slot % align, 0u);
+                EXPECT_EQ(c.lead % align, 0u);
+                for (u32 i = 0; i < c.capacity; i++) {
+                    char *base = t.memory;
+
+                    EXPECT_EQ(object_index(&c, base, base + c.lead + (size_t)i * c.slot), i);
+                    EXPECT_EQ(object_index(&c, base, base + c.lead + (size_t)i * c.slot + 1),
+                              c.capacity);
+                }
+                if (c.objstate == V_objstate_side)
+                    EXPECT_GE(c.lead, c.capacity);
+                spin_destroy(&c.node[0].lock);
+            }
+        heap_delete(&t);
+    }
+}
+
+/* A full array spills half, not all: the call after the edge is fast again, in both directions. */
+TEST(batches_do_not_thrash_at_the_edge)
+{
+    struct test_heap t;
+    struct kmem_cache *c;
+    const u64 *ctr;
+    void *p[100];
+    u64 slow;
+
+    REQUIRE(heap_new(&t, "front=bounded", 32, 1));
+    c = &t.h->kmalloc[2];
+    EXPECT_EQ(c->limit, 32u);
+    EXPECT_EQ(c->batch, 16u);
+    EXPECT_EQ(t.h->kmalloc[16].limit, 2u); /* 16 KiB of 8192 */
+    ctr = cache_row(c, 0);
+    for (unsigned i = 0; i < 100; i++)
+        p[i] = heap_kmalloc(t.h, 64);
+    /* ceil(100 / 16) refills, and one more where a slab ended in mid-batch. */
+    EXPECT_GE(ctr[CACHE_refill], 7u);
+    EXPECT_LE(ctr[CACHE_refill], 9u);
+    EXPECT_EQ(ctr[CACHE_alloc_slow], ctr[CACHE_refill]);
+    EXPECT_EQ(ctr[CACHE_alloc_fast] + ctr[CACHE_alloc_slow], 100u);
+    for (unsigned i = 0; i < 100; i++)
+        heap_kfree(t.h, p[i]);
+    EXPECT_EQ(ctr[CACHE_free_fast] + ctr[CACHE_free_slow], 100u);
+    EXPECT_EQ(ctr[CACHE_flush_objects], ctr[CACHE_flush] * 16);
+    slow = ctr[CACHE_alloc_slow] + ctr[CACHE_free_slow];
+    for (unsigned i = 0; i < 1000; i++)
+        heap_kfree(t.h, heap_kmalloc(t.h, 64));
+    EXPECT_EQ(ctr[CACHE_alloc_slow] + ctr[CACHE_free_slow], slow);
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
+}
+
+TEST(empty_slabs_stay_up_to_min_partial)
+{
+    for (unsigned keep = 0; keep <= 6; keep += 3) {
+        struct test_heap t;
+        struct kmem_cache *c;
+        void **p = calloc(3000, sizeof(*p));
+        char line[64];
+
+        snprintf(line, sizeof(line), "front=none slab.min_partial=%u", keep);
+        REQUIRE(heap_new(&t, line, 32, 1));
+        c = &t.h->kmalloc[8];
+        for (unsigned i = 0; i < 3000; i++)
+            p[i] = heap_kmalloc(t.h, 512);
+        for (unsigned i = 0; i < 3000; i++)
+            heap_kfree(t.h, p[i]);
+        EXPECT_EQ(c->node[0].empties, keep);
+        EXPECT_EQ(c->node[0].slabs, (u64)keep);
+        EXPECT_EQ(cache_row(c, 0)[CACHE_slab_alloc], cache_row(c, 0)[CACHE_slab_free_empty] + keep);
+        EXPECT_EQ(kmem_cache_shrink(c), keep);
+        EXPECT_EQ(cache_row(c, 0)[CACHE_slab_free_shrink], (u64)keep);
+        EXPECT_EQ(c->node[0].slabs, 0u);
+        EXPECT_EQ(cache_row(c, 0)[CACHE_partial_add], cache_row(c, 0)[CACHE_partial_remove]);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+        free(p);
+    }
+}
+
+TEST(wrong_cache_is_refused)
+{
+    struct test_heap t;
+    struct kmem_cache_args args = {"mine", 64, 0, NULL, NULL};
+    struct kmem_cache *c;
+    void *p;
+
+    REQUIRE(heap_new(&t, "", 32, 1));
+    c = kmem_cache_create(t.h, &args);
+    p = heap_kmalloc(t.h, 64);
+    REQUIRE(c && p);
+    EXPECT_FALSE(kmem_cache_free(c, p));
+    EXPECT_EQ(heap_badfree_count(t.h, BADFREE_wrong_cache), 1u);
+    EXPECT_TRUE(kmem_cache_free(c, NULL));
+    EXPECT_TRUE(heap_kfree(t.h, p));
+    heap_delete(&t);
+}
+
+static void break_state(void *arg)
+{
+    struct test_heap *t = arg;
+    u64 *p = heap_kmalloc(t->h, 64);
+
+    heap_kfree(t->h, p);
+    object_header(p)->state = 42; /* something wrote over a cached object's state */
+    p = heap_kmalloc(t->h, 64);
+}
+
+TEST(validate_sees_what_is_broken)
+{
+    struct test_heap t;
+    struct heap_fault f;
+    struct frame *s;
+    void *p, *q;
+
+    REQUIRE(heap_new(&t, "objstate=header", 32, 1));
+    p = heap_kmalloc(t.h, 64);
+    q = heap_kmalloc(t.h, 64);
+    heap_kfree(t.h, p);
+    EXPECT_TRUE(heap_validate(t.h, &f));
+    object_header(p)->state = STATE_WORD(OBJECT_ALLOCATED);
+    EXPECT_FALSE(heap_validate(t.h, &f));
+    EXPECT_EQ(f.address, (u64)(uintptr_t)p);
+    object_header(p)->state = STATE_WORD(OBJECT_CACHED);
+    EXPECT_TRUE(heap_validate(t.h, &f));
+    s = frame_of(&t.h->frames, q)->head;
+    s->inuse++;
+    EXPECT_FALSE(heap_validate(t.h, &f));
+    s->inuse--;
+    t.h->kmalloc[2].node[0].free_objects++;
+    EXPECT_FALSE(heap_validate(t.h, &f));
+    t.h->kmalloc[2].node[0].free_objects--;
+    *object_link(&t.h->kmalloc[2], s->freelist) = s->freelist;
+    EXPECT_FALSE(heap_validate(t.h, &f));
+    EXPECT_EQ(test_panic_of(break_state, &t), (unsigned)PANIC_check_failed);
+    heap_delete(&t);
+}
