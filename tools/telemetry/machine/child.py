@@ -34,6 +34,18 @@ def start(argv, death_signal=signal.SIGKILL, **options):
     return subprocess.Popen([str(word) for word in argv], preexec_fn=before_exec, **options)
 
 
+def run(argv, timeout=60.0, **options):
+    """Runs a short command to its end: a CompletedProcess with its output as text. Main thread."""
+    process = start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **options)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    finally:
+        end(process)
+        process.stdout.close()
+        process.stderr.close()
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
 def end(process, grace=0.0):
     """Ends a child and its group; waits until it is gone. grace: seconds between asking and killing."""
     if process.poll() is None and grace > 0:

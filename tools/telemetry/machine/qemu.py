@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 
 from ..errors import EXIT_MACHINE, HayloftError
 from . import base, child
@@ -38,8 +37,7 @@ def version():
     path = shutil.which(PROGRAM)
     if not path:
         return None
-    out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
-    words = out.stdout.split("\n", 1)[0].split("version ", 1)
+    words = child.run([path, "--version"]).stdout.split("\n", 1)[0].split("version ", 1)
     return words[1] if len(words) == 2 else None
 
 

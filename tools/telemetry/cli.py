@@ -1,0 +1,200 @@
+"""The command line: one word a verb. Parses, calls, turns errors into one line and an exit code.
+
+No work is done here, and nothing heavy is imported before a verb needs it: `knobs` must answer at once
+even where matplotlib takes a second to load.
+"""
+
+import argparse
+import os
+import sys
+
+from . import ROOT, __version__
+from .errors import EXIT_INTERRUPTED, EXIT_USAGE, HayloftError, did_you_mean
+
+LIVE = ("auto", "web", "term", "window", "off")
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message):
+        verb = self.prog.partition(" ")[2]
+        help_line = f"./hayloft {verb} --help" if verb else "./hayloft --help"
+        raise HayloftError(f"{message}; see {help_line}", EXIT_USAGE)
+
+
+def _run(args):
+    from . import experiment, run
+    settings = [experiment.parse_setting(text) for text in args.set]
+    if args.pairs is not None:
+        settings.append(("pairs", str(args.pairs)))
+    if args.machine:
+        settings.append(("machine.kind", args.machine))
+    return run.run(args.file, out=args.out, settings=settings, live=args.live, port=args.port)
+
+
+def _resume(args):
+    from . import run
+    return run.resume(args.run, live=args.live, port=args.port)
+
+
+def _boot(args):
+    from . import boot
+    return boot.boot(args.args, kind=args.machine, settings=args.set, check=not args.no_check, gdb=args.gdb,
+                     variant=args.variant, out=args.out)
+
+
+def _report(args):
+    from . import run, store, verdicts
+    with store.open_run(args.run, locked=True) as found:
+        results = run.analyse_and_report(found.dir, rebuild=True)
+        verdicts.show(found.dir, results)
+    return 0
+
+
+def _watch(args):
+    from . import watch
+    return watch.main(run=args.run, args=args.args, machine=args.machine, settings=args.set, serial=args.serial,
+                      port=args.port, kind="term" if args.live == "term" else "web")
+
+
+def _replay(args):
+    from . import replay, store
+    return replay.main(boot=store.locate_boot(args.boot), speed=args.speed, port=args.port,
+                       kind="term" if args.live == "term" else "web")
+
+
+def _export(args):
+    from . import export
+    return export.to_csv(args.run, args.out)
+
+
+def _list(args):
+    from . import listing
+    return listing.runs()
+
+
+def _knobs(args):
+    from . import listing
+    return listing.knobs(args.image)
+
+
+def _counters(args):
+    from . import listing
+    return listing.counters()
+
+
+def _experiments(args):
+    from . import listing
+    return listing.experiments()
+
+
+def _doctor(args):
+    from . import doctor
+    return doctor.doctor(install=args.install)
+
+
+def _test(args):
+    """Becomes the gate: nothing of ours is left to run, and signals reach it directly."""
+    words = ["--long"] if args.long else []
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, str(ROOT / "tools" / "check.py"), *words, *args.name])
+
+
+def _add_view(parser, what="live view"):
+    parser.add_argument("--live", choices=LIVE, default="auto", help=f"{what} (default: %(default)s)")
+    parser.add_argument("--port", type=int, help="port of the page, on loopback (default: a free one)")
+
+
+def _add_machine(parser):
+    parser.add_argument("--machine", metavar="M", help="auto, kvm, tcg, icount or host")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="overrides one setting, such as machine.cpus=4; may be repeated")
+
+
+def parser():
+    top = _Parser(prog="./hayloft", description="A laboratory for kernel memory allocators.",
+                  epilog="Exit: 0 fine, 1 an expectation or test failed, 2 usage, bad file or refused boot, "
+                         "3 boots failed, 4 the machine lacks something, 130 Ctrl-C.")
+    top.add_argument("--version", action="version", version=f"hayloft {__version__}")
+    top.add_argument("--yes", action="store_true", help="install what is missing without asking")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser, required=True)
+
+    def verb(name, function, text):
+        made = verbs.add_parser(name, help=text, description=text)
+        made.set_defaults(function=function)
+        return made
+
+    made = verb("run", _run, "plan, boot, archive, analyse and report an experiment")
+    made.add_argument("file", help="an experiment file, or the name of a shipped one")
+    made.add_argument("--pairs", type=int, metavar="N", help="boots of each arm")
+    made.add_argument("--out", metavar="DIR", help="the run's folder, new or empty (default: runs/TIME-NAME)")
+    _add_machine(made)
+    _add_view(made)
+
+    made = verb("resume", _resume, "finish an interrupted run; archived boots stay as they are")
+    made.add_argument("run", help="a run's folder or name")
+    _add_view(made)
+
+    made = verb("boot", _boot, "one boot, its console in the terminal")
+    made.add_argument("--args", default="", metavar="TEXT", help='boot arguments, such as "kbench=1 front=none"')
+    made.add_argument("--no-check", action="store_true", help="hand the arguments to the kernel unseen")
+    made.add_argument("--gdb", action="store_true", help="wait for a debugger and print the line to attach it")
+    made.add_argument("--variant", choices=("release", "debug"), default="release", help="which build of the kernel")
+    made.add_argument("--out", metavar="DIR", help="keep the boot's files there")
+    _add_machine(made)
+
+    made = verb("watch", _watch, "live plots of one boot, of a run in progress, or of a machine on a serial port")
+    made.add_argument("run", nargs="?", help="a run in progress")
+    made.add_argument("--args", default="", metavar="TEXT", help="boot arguments of the boot to watch")
+    made.add_argument("--serial", metavar="DEVICE", help="a real machine on this serial port")
+    _add_machine(made)
+    _add_view(made)
+
+    made = verb("replay", _replay, "the live plots of an archived boot")
+    made.add_argument("boot", help="RUN/boots/ID or RUN/ID")
+    made.add_argument("--speed", type=float, default=1.0, metavar="X", help="times real time (default: %(default)s)")
+    _add_view(made)
+
+    made = verb("report", _report, "analyse a run again from its raw bytes, without booting")
+    made.add_argument("run", help="a run's folder or name")
+
+    made = verb("export", _export, "tidy tables of a run")
+    made.add_argument("run", help="a run's folder or name")
+    made.add_argument("--to", choices=("csv",), default="csv", help="format (default: %(default)s)")
+    made.add_argument("--out", metavar="DIR", help="where to (default: RUN/csv)")
+
+    verb("list", _list, "what is archived")
+    made = verb("knobs", _knobs, "what can be switched, with defaults")
+    made.add_argument("--image", metavar="ELF", help="of this image (default: of this tree)")
+    verb("counters", _counters, "what is measured")
+    verb("experiments", _experiments, "the experiments that come with the tree")
+
+    made = verb("doctor", _doctor, "what is missing or unusable here, and how to mend it")
+    made.add_argument("--install", action="store_true", help="install what is missing with apt")
+
+    made = verb("test", _test, "everything CI runs")
+    made.add_argument("--long", action="store_true", help="also what takes hours")
+    made.add_argument("name", nargs="*", help="only steps or tests of this name")
+    return top, verbs
+
+
+def main(argv):
+    try:
+        top, verbs = parser()
+        words = [word for word in argv if not word.startswith("-")]
+        if words and words[0] not in verbs.choices:
+            raise HayloftError(f"no verb is called '{words[0]}'{did_you_mean(words[0], verbs.choices)}; "
+                               "see ./hayloft --help", EXIT_USAGE)
+        args = top.parse_args(argv)
+        return args.function(args) or 0
+    except HayloftError as error:
+        print(f"hayloft: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("hayloft: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody to tell. Keep the interpreter from trying.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,176 @@
+"""What a run shows while it runs: a live table on a terminal, plain lines elsewhere.
+
+Both say the same: which boot, how it ended, the medians so far, how long it will take. They only listen;
+the run does not depend on them.
+"""
+
+import statistics
+import sys
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress as Bar, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+MOST_ROWS = 14
+_STYLES = {"ok": "green", "not parallel": "yellow", "incomplete": "yellow"}
+
+
+def duration(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+class Tally:
+    """Counts boots and estimates the time left from those that are done."""
+
+    def __init__(self, total, done=0):
+        self.total, self.done = total, done
+        self.failed = 0
+        self.seconds = []
+
+    def ended(self, seconds, completes):
+        self.seconds.append(seconds)
+        if completes:
+            self.done += 1
+        else:
+            self.failed += 1
+
+    def left(self, elapsed=0.0):
+        """Seconds until the last boot ends, or None before the first has."""
+        if not self.seconds:
+            return None
+        return max(0.0, statistics.fmean(self.seconds[-8:]) * (self.total - self.done) - elapsed)
+
+
+def boot_medians(result):
+    """{(test, unit): median over the rounds} of one boot's result.json."""
+    found = {}
+    for test in (result or {}).get("tests") or []:
+        for unit, key in (("ns/op", "ns_per_op"), ("instructions/op", "instructions_per_op")):
+            values = [r[key] for r in test.get("rounds") or [] if r.get(key) is not None]
+            if values:
+                found[test["name"], unit] = statistics.median(values)
+                break
+    return found
+
+
+class Plain:
+    """One line an event, for logs and pipes. quiet: only what is not routine."""
+
+    def __init__(self, out=None, quiet=False):
+        self.out, self.quiet = out or sys.stdout, quiet
+        self.tally = None
+
+    def say(self, text):
+        print(text, file=self.out, flush=True)
+
+    def begin(self, arms, total, done=0):
+        self.tally = Tally(total, done)
+
+    def started(self, identity, arm):
+        pass
+
+    def tick(self, elapsed):
+        pass
+
+    def ended(self, boot, result, completes):
+        self.tally.ended(boot["seconds"], completes)
+        if self.quiet and boot["outcome"] == "ok":
+            return
+        left = self.tally.left()
+        later = f", about {duration(left)} left" if left else ""
+        reason = f": {boot['reason']}" if boot["reason"] else ""
+        self.say(f"boot {boot['id']}: {boot['outcome']}{reason} ({boot['seconds']:.1f} s; "
+                 f"{self.tally.done} of {self.tally.total}{later})")
+
+    def close(self):
+        pass
+
+
+class Rich(Plain):
+    """A table of medians by arm above a progress bar; notes scroll by above both."""
+
+    def __init__(self, console=None):
+        super().__init__()
+        self.console = console or Console()
+        self.live = None
+        self.medians = {}  # (test, unit) → arm → [median of each boot]
+        self.arms = []
+        self.now = ""
+        self.elapsed, self.drawn = 0.0, 0.0
+        self.bar = Bar(BarColumn(bar_width=None), TextColumn("{task.completed:.0f} of {task.total:.0f} boots"),
+                       TextColumn("{task.fields[left]}"), console=self.console, expand=True)
+        self.task = None
+
+    def say(self, text):
+        self.console.print(text, markup=False, highlight=False)
+
+    def begin(self, arms, total, done=0):
+        super().begin(arms, total, done)
+        self.arms = list(arms)
+        self.task = self.bar.add_task("boots", total=total, completed=done, left="")
+        self.live = Live(self.draw(), console=self.console, auto_refresh=False, transient=True)
+        self.live.start()
+
+    def started(self, identity, arm):
+        self.now, self.elapsed = f"{identity}", 0.0
+        self.refresh()
+
+    def tick(self, elapsed):
+        self.elapsed = elapsed
+        if time.monotonic() - self.drawn >= 1.0:  # watching must not load the machine that it watches
+            self.refresh()
+
+    def ended(self, boot, result, completes):
+        self.tally.ended(boot["seconds"], completes)
+        if boot["outcome"] != "ok":
+            reason = f": {boot['reason']}" if boot["reason"] else ""
+            self.console.print(Text(f"boot {boot['id']}: {boot['outcome']}{reason}",
+                                    style=_STYLES.get(boot["outcome"], "red")))
+        elif completes:
+            for key, value in boot_medians(result).items():
+                self.medians.setdefault(key, {}).setdefault(boot["arm"], []).append(value)
+        self.elapsed = 0.0
+        self.refresh()
+
+    def draw(self):
+        left = self.tally.left(self.elapsed)
+        self.bar.update(self.task, completed=self.tally.done,
+                        left=f"about {duration(left)} left" if left is not None else "")
+        table = Table(box=None, pad_edge=False)
+        table.add_column("test", no_wrap=True)
+        for arm in self.arms:
+            table.add_column(arm, justify="right")
+        for name in self.arms[1:]:
+            table.add_column(f"{name}/{self.arms[0]}", justify="right")
+        for (test, unit), by_arm in list(self.medians.items())[:MOST_ROWS]:
+            middle = {arm: statistics.median(values) for arm, values in by_arm.items()}
+            cells = [f"{middle[arm]:.1f} {unit}" if arm in middle else "" for arm in self.arms]
+            first = middle.get(self.arms[0])
+            for arm in self.arms[1:]:
+                cells.append(f"{middle[arm] / first:.2f}" if first and arm in middle else "")
+            table.add_row(test, *cells)
+        if len(self.medians) > MOST_ROWS:
+            table.add_row(f"… and {len(self.medians) - MOST_ROWS} more tests")
+        state = f"boot {self.now}, {self.elapsed:.0f} s" if self.now else "starting"
+        return Group(table, Text(state), self.bar)
+
+    def refresh(self):
+        self.drawn = time.monotonic()
+        if self.live:
+            self.live.update(self.draw(), refresh=True)
+
+    def close(self):
+        if self.live:
+            self.live.stop()
+            self.live = None
+
+
+def make(quiet=False):
+    """The progress that fits where standard output goes."""
+    if quiet or not sys.stdout.isatty():
+        return Plain(quiet=quiet)
+    return Rich()

@@ -1,0 +1,488 @@
+"""Runs an experiment: plan, build, boot pair by pair, archive, analyse, report, say.
+
+  Session     one run folder being filled: what `run` starts and `resume` goes on with. Everything a Session
+              needs is in run.json, so that a run killed at any moment can be finished by another process.
+
+A pair that fails is booted again whole (03-A.2, 03-B.2), since a pair is meant to be neighbours in time, up
+to the file's retries; failed boots stay archived. A boot that the kernel refuses is a typing error that the
+host's check did not see (the run ends, exit 2) unless what it refused is the arm's own and legal in its
+image: then only this machine refuses it, and the arm is left out.
+
+Nothing here starts a process but through machine/, build.py and the live view; all of them end with it.
+"""
+
+import contextlib
+import dataclasses
+import secrets
+import shutil
+import signal
+import sys
+
+from . import ROOT, __version__, build, defs, experiment as experiments, image, machine, outcome, plan, progress, store
+from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError
+from .machine import facts, qemu
+
+GIVE_UP_PAIRS = 2  # pairs in a row that could not be completed, after which the rest is not tried
+ICOUNT_OPERATIONS = 20000  # of a round under icount, where the length of a round means nothing
+SHARED_LINE = "telemetry.port=com1"
+DEADLINE_SHARE = 0.9  # of the machine's timeout: so the kernel ends itself, and says why, before it is killed
+
+
+class Refused(HayloftError):
+    """The kernel refused what the host found legal, and not only an arm's own arguments."""
+
+
+def added_arguments(words, spec, knobs):
+    """What the tool adds to an argument line, each only if the image knows it and the line does not say."""
+    named = {word.partition("=")[0] for word in words.split()}
+    wanted = {"deadline": str(max(1, int(spec.timeout * 1000 * DEADLINE_SHARE)))}
+    if spec.over_committed:
+        wanted["overcommit"] = "1"
+    if spec.kind == "icount":
+        wanted["kbench.ops"] = str(ICOUNT_OPERATIONS)
+    return [f"{name}={value}" for name, value in wanted.items() if name in knobs and name not in named]
+
+
+def echo_mismatch(arguments, hello, knobs):
+    """What the kernel says it runs with and what it was sent must agree: a text where not, else ''."""
+    effective = (hello or {}).get("knobs") or {}
+    for word in arguments.split():
+        name, _, value = word.partition("=")
+        if name not in effective:
+            return f"the kernel does not echo {name}"
+        same = knobs[name].same(value, effective[name]) if name in knobs else value == effective[name]
+        if not same:
+            return f"sent {word}, the kernel runs with {name}={effective[name]}"
+    return ""
+
+
+# -- setting a run up -----------------------------------------------------------------------------------------
+
+def _precheck(experiment, spec):
+    """Everything about the arms that can be checked before anything exists: arms of this tree against its
+    own list, arms with an image of their own against that image."""
+    tree = (ROOT / "base" / "knobs.def").read_text()
+    known = {}
+    for arm in experiment.arms:
+        if arm.image:
+            path = experiment.path.parent / arm.image
+            if not path.is_file():
+                experiment.fail(("arms", arm.name), f"there is no image {path}")
+            known[arm.name] = image.read_knobs(path)
+        else:
+            known[arm.name] = defs.parse_knobs(tree)
+    own = [arm for arm in experiment.arms if not arm.rev]  # a revision's list is known once it is built
+    experiments.check_arms(dataclasses.replace(experiment, arms=own), known, spec.hosted)
+
+
+def _specs(experiment):
+    """The resolved Machine of every axis point."""
+    specs = []
+    for point in experiment.points:
+        try:
+            specs.append(machine.resolve(experiment.machine_at(point)))
+        except HayloftError as error:
+            if str(error).startswith("machine.") and error.exit_code == EXIT_USAGE:
+                key, _, what = str(error).partition(": ")
+                axis = ("axes", key) if key in point else tuple(key.split("."))
+                experiment.fail(axis, what)
+            raise
+    return specs
+
+
+def _build_images(run, experiment, hosted):
+    """Builds and archives every image; returns ({arm: checksum}, {arm: Knobs})."""
+    checksums, knobs, built = {}, {}, {}
+    log = run.dir / "build.log"
+    for arm in experiment.arms:
+        key = (arm.rev, arm.image)
+        if key not in built:
+            if arm.image:
+                elf = experiment.path.parent / arm.image
+            elif arm.rev:
+                elf = build.build_rev(arm.rev, hosted, log)
+            else:
+                elf = build.build(hosted, log)
+            checksum = image.sha256(elf)
+            run.add_image(elf, checksum, arm.name if arm.other_build else "")
+            built[key] = (checksum, image.read_knobs(elf))
+        checksums[arm.name], knobs[arm.name] = built[key]
+    log.unlink(missing_ok=True)  # kept only where the build failed
+    return checksums, knobs
+
+
+def start(path, out=None, settings=()):
+    """Checks an experiment file, creates its run and builds; returns a Session ready to boot."""
+    experiment = experiments.load(path, settings)
+    if out is not None:
+        store.check_new(out)
+    specs = _specs(experiment)
+    _precheck(experiment, specs[0])
+    if specs[0].kind == "icount":
+        experiment.pairs, experiment.looks = 1, None  # every boot of an arm would be the same boot
+    seed = secrets.randbits(32)
+    arms = {arm.name: arm.args for arm in experiment.arms}
+    info = {
+        "schema": store.SCHEMA, "experiment": experiment.name, "title": experiment.title,
+        "created": machine.now(), "git": build.git_state(), "tool": __version__, "qemu": qemu.version(),
+        "host": {"cpu": facts.cpu_model(), "cores": len(facts.usable_cpus()), "load": facts.load()},
+        "machine": specs[0].describe(), "machines": [spec.describe() for spec in specs],
+        "arms": arms, "reference": next(iter(arms)), "points": experiment.points, "pairs": experiment.pairs,
+        "looks": experiment.looks, "order_kind": experiment.order, "order": [], "retries": experiment.retries,
+        "minimum_effect": experiment.minimum_effect, "published": experiment.published, "images": {},
+        "arm_images": {}, "seed": seed, "settings": dict(settings), "skipped": [],
+        "warnings": _warnings(experiment, specs, arms), "state": "running"}
+    run = store.create(out, experiment.name, experiment.source, info)
+    try:
+        return _prepare(run, experiment, specs, seed)
+    except BaseException:
+        run.info["state"] = "interrupted"
+        run.save()
+        run.close()
+        raise
+
+
+def _warnings(experiment, specs, arms):
+    found = [] if specs[0].kind == "icount" else plan.warnings(arms, experiment.pairs, experiment.order)
+    if any(spec.over_committed for spec in specs):
+        found.append(f"over-committed: more CPUs than the host's {len(facts.usable_cpus())}")
+    if any(arm.other_build for arm in experiment.arms):
+        found.append("images differ: code layout differs too, so a difference need not be the arm's doing")
+    return found
+
+
+def _prepare(run, experiment, specs, seed):
+    hosted = specs[0].hosted
+    checksums, knobs = _build_images(run, experiment, hosted)
+    left_out = experiments.check_arms(experiment, knobs, hosted)
+    for name, refusals in left_out.items():
+        run.info["skipped"].append({"name": f"arm {name}", "reason": "; ".join(map(str, refusals))})
+        del run.info["arms"][name]
+    if len(run.info["arms"]) < 2:
+        reasons = "; ".join(f"{entry['name']}: {entry['reason']}" for entry in run.info["skipped"])
+        raise HayloftError(f"fewer than two arms can run on machine {specs[0].kind}: {reasons}", EXIT_MACHINE)
+    run.info["reference"] = next(iter(run.info["arms"]))
+    kept = [arm for arm in experiment.arms if arm.name in run.info["arms"]]
+    by_name = {arm.name: arm for arm in kept}
+    order = []
+    for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed):
+        arm, spec = by_name[slot.arm], specs[slot.point_index]
+        words = experiment.line_at(arm, slot.point)
+        line = " ".join([words, *added_arguments(words, spec, knobs[arm.name])])
+        if len(line) > qemu.LONGEST_ARGUMENTS:
+            experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most {qemu.LONGEST_ARGUMENTS}")
+        order.append({**slot.describe(), "point_index": slot.point_index, "args": line})
+    run.info["arm_images"] = {name: checksums[name] for name in by_name}
+    run.info["order"] = order
+    run.save()
+    return Session(run)
+
+
+# -- booting ----------------------------------------------------------------------------------------------------
+
+class Session:
+    """A locked run folder and what it takes to fill it."""
+
+    def __init__(self, run):
+        self.run, self.info = run, run.info
+        self.specs = [machine.Machine(m["kind"], m["requested"], m["cpus"], m["memory"], m["timeout"],
+                                      m["topology"] or "") for m in self.info["machines"]]
+        self.images, self.knobs = {}, {}
+        for name, checksum in self.info["arm_images"].items():
+            elf = run.dir / self.info["images"][checksum]
+            if image.sha256(elf) != checksum:
+                raise HayloftError(f"{elf}: is not the image that this run booted; restore it, or start a new run")
+            self.images[name] = build.open_image(elf, self.specs[0].hosted, checksum)
+            self.knobs[name] = image.read_knobs(elf)
+        self.incomplete = []  # ids of pairs that could not be completed
+
+    def groups(self):
+        """The planned pairs: lists of order entries, one of each arm still in the run."""
+        found = {}
+        for entry in self.info["order"]:
+            found.setdefault((entry["pair"], entry["point_index"]), []).append(entry)
+        return list(found.values())
+
+    def boot_all(self, show):
+        """Boots what is still missing. Returns when all pairs are done, decided, or given up."""
+        looks = self.info.get("looks") or []
+        done = self.run.boots()
+        complete = sum(len(group) for group in self.groups() if self.next_attempt(group, done)[1])
+        show.begin(self.info["arms"], len(self.info["order"]), complete)
+        row = 0  # pairs in a row that could not be completed
+        last_pair = 0
+        for group in self.groups():
+            if group[0]["pair"] != last_pair and last_pair in looks[:-1] and self.decided(show):
+                return
+            last_pair = group[0]["pair"]
+            if self.next_attempt(group, done)[1]:
+                continue
+            if self.boot_pair(group, done, show):
+                row = 0
+                continue
+            row += 1
+            self.incomplete.append(group[0]["pair"])
+            if row >= GIVE_UP_PAIRS:
+                show.say(f"{row} pairs in a row could not be completed: the rest is not tried")
+                return
+
+    @staticmethod
+    def identity(entry, attempt):
+        return entry["id"] if attempt == 1 else f"{entry['id']}.{attempt}"
+
+    def outcomes(self, group, attempt, done):
+        """What became of one attempt at a pair: the outcomes of its arms, None for one that was not booted."""
+        return [done.get(self.identity(entry, attempt), {}).get("outcome")
+                for entry in group if entry["arm"] in self.info["arms"]]
+
+    def next_attempt(self, group, done):
+        """The attempt to go on with: the first in which nothing has failed. (number, complete)"""
+        attempt = 1
+        while any(found not in (None, outcome.OK) for found in self.outcomes(group, attempt, done)):
+            attempt += 1
+        return attempt, None not in self.outcomes(group, attempt, done)
+
+    def boot_pair(self, group, done, show):
+        """Boots one pair, again where a boot fails; True once every arm booted well in one attempt. Attempts
+        of earlier processes stay as they are and do not count as tries of this one."""
+        for _ in range(self.info["retries"] + 1):
+            attempt, _ = self.next_attempt(group, done)
+            for entry in group:
+                name = self.identity(entry, attempt)
+                if entry["arm"] in self.info["arms"] and name not in done:
+                    done[name] = self.boot(entry, attempt, show)
+                    if done[name]["outcome"] != outcome.OK and entry["arm"] in self.info["arms"]:
+                        break
+            if self.next_attempt(group, done)[1]:
+                return True
+        return False
+
+    def boot(self, entry, attempt, show):
+        """One boot from start to archive; returns its boot.json."""
+        name, arm = self.identity(entry, attempt), entry["arm"]
+        spec = self.specs[entry["point_index"]]
+        folder = self.run.start_boot(name)
+        show.started(name, arm)
+        arguments = entry["args"]
+        try:
+            running = machine.start(spec, self.images[arm], arguments, folder)
+            ended = running.wait(show.tick)
+        except KeyboardInterrupt:
+            self.archive(entry, attempt, None, (outcome.INCOMPLETE, "interrupted by the user"), None)
+            raise
+        result, verdict = judge(folder, ended, arguments, self.knobs[arm])
+        boot = self.archive(entry, attempt, ended, verdict, result)
+        completes = boot["outcome"] == outcome.OK
+        show.ended(boot, result, completes)
+        if boot["outcome"] == outcome.REFUSED:
+            self.refused(entry, result, boot, show)
+        return boot
+
+    def archive(self, entry, attempt, ended, verdict, result):
+        spec = self.specs[entry["point_index"]]
+        boot = {
+            "id": self.identity(entry, attempt), "arm": entry["arm"], "point": entry["point"],
+            "pair": entry["pair"], "slot": entry["slot"], "attempt": attempt, "args": entry["args"],
+            "machine": spec.describe(), "machine_kind": spec.kind,
+            "knobs": ((result or {}).get("hello") or {}).get("knobs") or {},
+            "started": ended.started if ended else None, "ended": ended.ended if ended else machine.now(),
+            "seconds": ended.seconds if ended else 0.0, "exit_status": ended.exit_status if ended else None,
+            "outcome": verdict[0], "reason": verdict[1],
+            "lost": (result or {}).get("lost") or 0, "damaged": (result or {}).get("damaged") or 0,
+            "host": ended.host if ended else {"load": facts.load(), "steal": None},
+            "vcpu_seconds": ended.vcpu_seconds if ended else [], "pinned": ended.pinned if ended else [],
+            "image": self.info["arm_images"][entry["arm"]]}
+        if result is not None:
+            result.update({key: boot[key] for key in ("id", "arm", "point", "pair")})
+        self.run.end_boot(boot["id"], boot, result)
+        return boot
+
+    def refused(self, entry, result, boot, show):
+        """A refusal of the kernel's: leaves the arm out if only this machine refuses it, else ends the run."""
+        arm = entry["arm"]
+        own = {word.partition("=")[0] for word in self.info["arms"][arm].split()}
+        named = [argument.partition("=")[0] for argument, _, _ in (result or {}).get("refused") or []]
+        if not named or not all(name in own and name in self.knobs[arm] for name in named):
+            raise Refused(f"boot {boot['id']} was refused: {boot['reason']}; the run is in {self.run.dir}")
+        self.info["skipped"].append({"name": f"arm {arm}", "reason": boot["reason"]})
+        del self.info["arms"][arm]
+        self.info["order"] = [e for e in self.info["order"] if e["arm"] != arm]
+        if len(self.info["arms"]) < 2:
+            raise HayloftError(f"fewer than two arms can run on this machine: arm {arm}: {boot['reason']}",
+                               EXIT_MACHINE)
+        if self.info["reference"] == arm:
+            self.info["reference"] = next(iter(self.info["arms"]))
+        self.run.save()
+        show.say(f"arm {arm} is left out: {boot['reason']}")
+
+    def decided(self, show):
+        """At a planned look: True if no verdict is open, so that the remaining pairs need not be booted."""
+        from . import analyse
+        results = analyse.analyse_run(self.run.dir)
+        verdicts = [versus.get("verdict") for test in results["tests"] for versus in test["versus"].values()]
+        if not verdicts or any(verdict == "undecided" for verdict in verdicts):
+            return False
+        show.say("planned look: every test is decided; the remaining pairs are not booted")
+        return True
+
+    def close_unfinished(self):
+        """Gives boots that an earlier process left unfinished their boot.json; they stay as they are otherwise."""
+        by_id = {entry["id"]: entry for entry in self.info["order"]}
+        for name in self.run.unfinished():
+            attempt = plan.attempt_of(name)
+            entry = by_id.get(name.rsplit(".", 1)[0] if attempt > 1 else name)
+            if entry is None:
+                raise HayloftError(f"{self.run.boots_dir / name}: no planned boot is called that; move it away")
+            result = digest_or_none(self.run.boots_dir / name)
+            self.archive(entry, attempt, None, (outcome.INCOMPLETE, "the tool was killed during this boot"), result)
+
+
+def digest_or_none(folder, shared=None):
+    """result.json's content, or None where the capture cannot even be opened. shared: text on the same line."""
+    from . import digest
+    try:
+        return digest.digest_boot(folder, shared_line=shared)
+    except HayloftError:
+        return None
+
+
+def judge(folder, ended, arguments, knobs):
+    """(result, (outcome, reason)) of a boot that has ended."""
+    shared = SHARED_LINE in arguments.split()
+    if shared:  # the stream came with the text: where readers look for it is the same file in any case
+        shutil.copyfile(folder / "console.log", folder / "telemetry.bin")
+    result = digest_or_none(folder, shared)
+    verdict = outcome.classify(ended.exit_status, ended.timed_out, result)
+    if verdict[0] == outcome.FAILED_START:
+        verdict = (verdict[0], f"{verdict[1]}: {qemu.start_failure(folder)}")
+    if verdict[0] == outcome.OK:
+        mismatch = echo_mismatch(arguments, result.get("hello"), knobs)
+        if mismatch:
+            verdict = (outcome.REFUSED, mismatch)
+    return result, verdict
+
+
+# -- the whole ----------------------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def stop_by_signal():
+    """SIGTERM and SIGHUP end a run as Ctrl-C does, so that nothing is left running or half-written."""
+    def stop(*_):
+        raise KeyboardInterrupt
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(path, out=None, settings=(), live="auto", port=None):
+    """The verb `run`. Returns its exit code."""
+    with stop_by_signal():
+        path = experiments.find(path)
+        session = start(path, out, settings)
+        return finish(session, live, port)
+
+
+def resume(name, live="auto", port=None):
+    """The verb `resume`: goes on with an interrupted run. Returns its exit code."""
+    with stop_by_signal():
+        run_folder = store.open_run(name, locked=True)
+        try:
+            if not run_folder.info["order"]:
+                raise HayloftError(f"{run_folder.dir}: was stopped before its order was drawn; run the experiment again")
+            session = Session(run_folder)
+            session.close_unfinished()
+        except BaseException:
+            run_folder.close()
+            raise
+        run_folder.info["state"] = "running"
+        run_folder.save()
+        return finish(session, live, port)
+
+
+def finish(session, live, port):
+    """Boots what is missing, then analyses, reports and says. Closes the run in any case."""
+    run_folder, view = session.run, None
+    kind = choose_view(live)
+    show = progress.make(quiet=kind == "term")
+    try:
+        show.say(f"run: {run_folder.dir}")
+        for text in session.info["warnings"]:
+            show.say(f"warning: {text}")
+        for entry in session.info["skipped"]:
+            show.say(f"left out: {entry['name']}: {entry['reason']}")
+        view = open_view(run_folder.dir, kind, port, show)
+        session.boot_all(show)
+        show.close()
+        session.info["state"] = "done"
+        run_folder.save()
+        results = analyse_and_report(run_folder.dir)
+    except KeyboardInterrupt:
+        interrupted(session, show)
+        return EXIT_INTERRUPTED
+    except BaseException:
+        show.close()
+        session.info["state"] = "interrupted"
+        run_folder.save()
+        raise
+    finally:
+        show.close()
+        if view is not None:
+            close_view(view)
+        run_folder.close()
+    from . import verdicts
+    verdicts.show(run_folder.dir, results)
+    return exit_code(session, results)
+
+
+def interrupted(session, show):
+    show.close()
+    session.info["state"] = "interrupted"
+    session.run.save()
+    show.say(f"interrupted; go on with ./hayloft resume {session.run.dir}")
+
+
+def exit_code(session, results):
+    if session.incomplete:
+        return EXIT_BOOTS
+    if any(entry["held"] is False for entry in results["expectations"]):
+        return EXIT_EXPECTATION
+    return 0
+
+
+def analyse_and_report(folder, rebuild=False):
+    """results.json and the report of a run."""
+    from . import analyse, report
+    results = analyse.analyse_run(folder, rebuild=rebuild)
+    store.write_json(folder / "results.json", results)
+    report.write_report(folder, results)
+    return results
+
+
+def choose_view(live):
+    """auto: no window pops up by itself; the page costs nothing until it is opened, but only a person opens it."""
+    if live == "auto":
+        return "web" if sys.stdout.isatty() else "off"
+    return live
+
+
+def open_view(folder, kind, port, show):
+    """Starts the live view, a process of its own; a view that cannot start does not stop a run."""
+    if kind == "off":
+        return None
+    from . import live
+    try:
+        view = live.start_view(folder, kind, port)
+    except HayloftError as error:
+        show.say(f"no live view: {error}")
+        return None
+    if getattr(view, "address", None):
+        show.say(f"live view: {view.address}")
+    return view
+
+
+def close_view(view):
+    from .machine import child
+    child.end(view, grace=2.0)

@@ -1,0 +1,73 @@
+"""The last thing a run prints: a verdict for each test, what to distrust, and where the report is."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_STYLES = {"faster": "bold green", "slower": "bold red", "unreliable": "yellow", "refused": "yellow"}
+
+
+def _number(value):
+    if value is None:
+        return ""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _interval(versus):
+    low, high = versus.get("interval") or (None, None)
+    return f"{low:.2f}..{high:.2f}" if low is not None and high is not None else ""
+
+
+def _point(point):
+    return " ".join(f"{key.removeprefix('machine.')}={value}" for key, value in point.items())
+
+
+def table(results):
+    """A rich Table of every test, or None where there is none."""
+    tests = results.get("tests") or []
+    if not tests:
+        return None
+    others = list(dict.fromkeys(name for test in tests for name in test["versus"]))
+    reference = results["reference"]
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    found.add_column("test", no_wrap=True)
+    pointed = any(test.get("point") for test in tests)
+    if pointed:
+        found.add_column("point")
+    found.add_column("unit")
+    for name in (reference, *others):
+        found.add_column(name, justify="right")
+    for name in others:
+        found.add_column(f"{name}/{reference}", justify="right")
+        found.add_column("interval", justify="right")
+        found.add_column("verdict", no_wrap=True)
+    for test in tests:
+        cells = [test["name"]] + ([_point(test.get("point") or {})] if pointed else []) + [test.get("unit") or ""]
+        cells += [_number((test["arms"].get(name) or {}).get("median")) for name in (reference, *others)]
+        for name in others:
+            versus = test["versus"].get(name) or {}
+            verdict = versus.get("verdict") or "none"
+            ratio = versus.get("ratio")
+            cells += [f"{ratio:.2f}" if ratio is not None else "", _interval(versus),
+                      Text(verdict, style=_STYLES.get(verdict, ""))]
+        found.add_row(*cells)
+    return found
+
+
+def show(folder, results):
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140, highlight=False)
+    found = table(results)
+    if found is None:
+        console.print("no test has a result", markup=False)
+    else:
+        console.print(found)
+    for entry in results.get("skipped") or []:
+        console.print(f"skipped: {entry['name']}: {entry['reason']}", markup=False)
+    for entry in results.get("expectations") or []:
+        held = {True: "held", False: "FAILED"}.get(entry["held"], "could not be judged")
+        console.print(f"expected {entry['test']}: {entry['rule']}: {held}", markup=False)
+    for text in results.get("warnings") or []:
+        console.print(f"warning: {text if isinstance(text, str) else text.get('text', text)}", markup=False)
+    print(f"report: {folder / 'report.html'} and {folder / 'report.md'}")
