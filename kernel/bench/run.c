@@ -92,14 +92,11 @@ static void set_quiet(void *on)
     kernel_hooks.quiet(*(bool *)on);
 }
 
-/* Under kbench.ops nothing but the workload runs in the round. */
-static void quiet(bool on)
+/* Under kbench.ops nothing but the workload runs in the round: no tick, so nothing may sleep meanwhile. */
+static void tick_stop(bool stop)
 {
-    if (!knobs.kbench_ops)
-        return;
-    telemetry_sampling(!on);
-    if (kernel_hooks.quiet)
-        plat_run_on_cpus(plat_all_cpus(), set_quiet, &on);
+    if (knobs.kbench_ops && kernel_hooks.quiet)
+        plat_run_on_cpus(plat_all_cpus(), set_quiet, &stop);
 }
 
 static void add_up(struct telemetry_result *result, u64 mask)
@@ -151,10 +148,12 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     run_once(test, MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
              MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
     telemetry_announce();
-    quiet(true);
+    if (knobs.kbench_ops)
+        telemetry_sampling(false);
     telemetry_full_sample();
     telemetry_bench_begin(id, round);
     telemetry_flush();
+    tick_stop(true);
 
     before = count_calls();
     telemetry_timed(true);
@@ -162,9 +161,10 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     telemetry_timed(false);
     after = count_calls();
 
+    tick_stop(false);
     telemetry_full_sample();
     telemetry_bench_end(id, round);
-    quiet(false);
+    telemetry_sampling(true);
     add_up(&result, mask);
     result.counted[0] = after.allocs - before.allocs;
     result.counted[1] = after.frees - before.frees;

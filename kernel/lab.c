@@ -1,0 +1,239 @@
+/* lab.c: the laboratory session of one boot, the same on both platforms: hello, schema, names, self-check, tests,
+ * self-check, bye.
+ *
+ * Rounds are the outer loop and tests the inner one: a machine that slows down in the course of a boot then slows
+ * every test alike. Whether the CPUs were really parallel is probed before, after each test, and after.
+ *
+ * The first thing that goes wrong ends the session, with a bye that says what; a structure found broken stops the
+ * machine at once. Only a bye "ok" says that all went well. Refused arguments are said in hello, and nothing else
+ * is done.
+ *
+ * Deliberately not here: anything that is measured (bench/), or how records look (telemetry/).
+ *
+ * Locking: none. Contexts: thread on CPU 0; the bad free handler in any context but NMI. */
+#include "kernel.h"
+#include "probe.h"
+#include "selfcheck.h"
+#include "bench/bench.h"
+#include "telemetry/telemetry.h"
+#include "../base/fmt.h"
+#include "../base/string.h"
+
+static char reason[200]; /* of the first failure; "" while all is well */
+
+PRINTF(1, 2) static bool fail(const char *format, ...)
+{
+    va_list args;
+
+    if (reason[0])
+        return false;
+    va_start(args, format);
+    fmt_v(reason, sizeof(reason), format, args);
+    va_end(args);
+    klog("lab: %s", reason);
+    return false;
+}
+
+static void phase(const char *name)
+{
+    telemetry_event("phase", name, NULL, 0);
+}
+
+/* -- bad frees -- */
+
+/* Planted ones are expected, so they are counted and not told. */
+static void badfree_event(const struct badfree_report *r)
+{
+    if (selfcheck_badfree_armed())
+        return;
+    telemetry_event("badfree", badfree_kind_names[r->kind],
+                    (const struct telemetry_value[]){
+                        {"kind", r->kind}, {"address", (i64)r->address}, {"found", (i64)r->found}},
+                    3);
+}
+
+static bool badfrees_as_expected(void)
+{
+    u64 expected = selfcheck_badfrees_expected(), counted = selfcheck_badfrees_counted();
+
+    if (expected == counted)
+        return true;
+    return fail("%llu bad frees, where %llu were planted", (unsigned long long)counted,
+                (unsigned long long)expected);
+}
+
+/* The bad free of provoke=badfree: one that nobody expects. */
+static void plant_badfree(void)
+{
+    void *p = kmalloc(4 * PAGE_SIZE);
+
+    if (p && kfree(p))
+        (void)kfree(p);
+}
+
+/* -- checks around the tests -- */
+
+static void check_validate(const char *when)
+{
+    struct heap_fault fault = {"", 0, NULL};
+    char detail[160] = "";
+    bool ok = heap_validate(kheap, &fault);
+
+    if (!ok)
+        fmt(detail, sizeof(detail), "%s at %llx in %s", fault.what,
+            (unsigned long long)fault.address, fault.cache ? cache_name(fault.cache) : "no cache");
+    telemetry_check("validate", when, ok, detail, NULL, 0);
+    if (ok)
+        return;
+    telemetry_flush();
+    klog("lab: heap_validate: %s", detail);
+    PANIC(PANIC_heap_corrupt, fault.what, fault.address, 0);
+}
+
+/* The law holds for each cache; what is told is the sum. */
+static bool check_balance(const char *when)
+{
+    struct balance sum = {0}, b;
+    const char *broken = "";
+
+    for (unsigned id = 0; id < heap_cache_count(kheap); id++) {
+        const struct kmem_cache *c = heap_cache(kheap, id);
+
+        if (!c)
+            continue;
+        cache_balance(c, &b);
+        if (!b.holds && !broken[0])
+            broken = cache_name(c);
+        sum.capacity += b.capacity;
+        sum.slab_free += b.slab_free;
+        sum.front += b.front;
+        sum.in_use += b.in_use;
+        sum.allocs += b.allocs;
+        sum.frees += b.frees;
+    }
+    telemetry_check("balance", when, !broken[0], broken,
+                    (const struct telemetry_value[]){{"capacity", (i64)sum.capacity},
+                                                     {"slab_free", (i64)sum.slab_free},
+                                                     {"front", (i64)sum.front},
+                                                     {"in_use", (i64)sum.in_use},
+                                                     {"allocs", (i64)sum.allocs},
+                                                     {"frees", (i64)sum.frees}},
+                    6);
+    return !broken[0] || fail("the balance law does not hold for %s", broken);
+}
+
+static bool check_all(const char *when)
+{
+    char why[160] = "";
+
+    phase(when);
+    if (knobs.selfcheck) {
+        bool ok = selfcheck_run(why, sizeof(why));
+
+        telemetry_announce();
+        telemetry_check(
+            "selfcheck", when, ok, why,
+            &(const struct telemetry_value){"badfrees", (i64)selfcheck_badfrees_expected()}, 1);
+        if (!ok)
+            return fail("self-check %s: %s", when, why);
+    }
+    check_validate(when);
+    return check_balance(when) && badfrees_as_expected();
+}
+
+/* -- the tests -- */
+
+static bool chosen(unsigned id)
+{
+    return knobs.kbench && knobs_test_match(knobs.tests, bench_tests[id].name);
+}
+
+static void name_tests(void)
+{
+    for (unsigned id = 0; id < bench_test_count; id++) {
+        const struct bench_test *t = &bench_tests[id];
+
+        if (chosen(id))
+            telemetry_test(&(const struct telemetry_test){
+                .id = id,
+                .name = t->name,
+                .unit = "ns/op",
+                .all_cpus = t->all_cpus,
+                .cpus = (unsigned)__builtin_popcountll(bench_mask(t)),
+                .skip = bench_skip_reason(t),
+            });
+    }
+}
+
+static bool run_round(u64 round)
+{
+    for (unsigned id = 0; id < bench_test_count; id++) {
+        const char *why = NULL;
+
+        if (!chosen(id) || bench_skip_reason(&bench_tests[id]))
+            continue;
+        if (!bench_round_run(id, round, &why))
+            return fail("%s: %s", bench_tests[id].name, why);
+        probe_parallel(bench_tests[id].name);
+    }
+    return true;
+}
+
+/* repeat=1 goes on until somebody ends the machine. */
+static bool run_tests(void)
+{
+    bool fine = true;
+
+    phase("tests");
+    for (u64 round = 0; fine && (round < knobs.kbench || (knobs.repeat && knobs.kbench)); round++)
+        fine = run_round(round);
+    return fine;
+}
+
+/* -- the session -- */
+
+static bool session(void)
+{
+    probe_parallel("before");
+    if (!check_all("before"))
+        return false;
+    if (provoke_is("badfree"))
+        plant_badfree();
+    if (knobs.kbench && !run_tests())
+        return false;
+    if (!check_all("after"))
+        return false;
+    probe_parallel("after");
+    return true;
+}
+
+static enum plat_exit refuse(void)
+{
+    const struct knob_refusal *r = &knob_refused.at[0];
+
+    fmt(reason, sizeof(reason), r->nearest[0] ? "%s: %s (nearest: %s)" : "%s: %s", r->argument,
+        r->reason, r->nearest);
+    klog("refused: %s", reason);
+    telemetry_bye("refused", reason);
+    return PLAT_EXIT_REFUSED;
+}
+
+enum plat_exit lab_run(const struct bootinfo *info)
+{
+    bool known = bench_check_patterns(knobs.tests, &knob_refused);
+    bool fine;
+
+    telemetry_hello(info);
+    if (!known || knob_refused.count)
+        return refuse();
+    provoke_at(PROVOKE_LAB);
+    heap_set_badfree_handler(kheap, badfree_event);
+    telemetry_schema();
+    telemetry_announce();
+    name_tests();
+    telemetry_sampling(true);
+    fine = session();
+    telemetry_bye(fine ? "ok" : "self-check", reason);
+    klog("lab: %s", fine ? "ok" : "self-check failed");
+    return fine ? PLAT_EXIT_OK : PLAT_EXIT_FAILED;
+}
