@@ -122,13 +122,13 @@ void kernel_entry(struct bootinfo *info)
     unsigned limit, running;
 
     boot = info;
-    console_init();                 /* first, so that whatever fails next can be said */
-    irq_hooks_init();               /* provoke= is checked against what this machine can do */
+    console_init();                    /* first, so that whatever fails next can be said */
+    irq_hooks_init();                  /* provoke= is checked against what this machine can do */
     arguments_read(info->args, false); /* before anything whose shape a knob decides */
-    choose_sink();                  /* a panic sends its record there */
-    sched_init();                   /* the scheduler's locks, before a lock's row has a number */
-    lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
-    make_heap();                    /* one CPU's worth, every front end bypassed */
+    choose_sink();                     /* a panic sends its record there */
+    sched_init();                      /* the scheduler's locks, before a lock's row has a number */
+    lockstat_init(&knobs, 1, NULL);    /* the lock algorithm, before any lock is fought over */
+    make_heap();                       /* one CPU's worth, every front end bypassed */
     limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
     provoke_at(PROVOKE_EARLY);   /* the CPUs are known, their rows are not made */
     make_heap_cpus(limit);       /* rows and arrays of all, before any but CPU 0 can run */
