@@ -68,6 +68,8 @@ const char *machine_symbol(u64 addr, u64 *offset);
 /* The i-th register of a trap frame: name and value; false past the last. */
 bool machine_register(const void *regs, unsigned i, const char **name, u64 *value);
 
+/* The serial ports, provided by drivers/serial/. arch/ calls this first of all. */
+void machine_serial_init(void);
 /* The console: COM1, polled, no lock. Any context. */
 void machine_console_write(const char *text, size_t n);
 /* Chooses the telemetry port of plat_sink_write: 1 or 2. */

@@ -8,6 +8,7 @@
 
 #include "../../base/bootinfo.h"
 #include "../../base/machine.h"
+#include "multiboot2.h"
 #include "x86.h"
 
 struct tss {
@@ -88,25 +89,26 @@ void clock_wait_us(u64 us);             /* spins; any context once clock_init() 
 u64 clock_cycles_of_us(u64 us);
 
 /* paging.c */
-struct phys_range {
-    u64 start, end;
-};
-/* Builds the final tables out of pages cut from the end of a range, and loads them. ranges: sorted, page
- * aligned; shrinks one of them. */
-void paging_init(struct phys_range *ranges, unsigned n, const struct phys_range *keep, unsigned keeps);
-void paging_load(void);                         /* on a started CPU */
-void *paging_map_device(u64 phys);              /* one uncached page */
-void *paging_map_stack(unsigned cpu, void *low); /* STACK_BYTES of memory; returns the top */
+/* Builds the final tables and loads them. ram: what the direct map shall hold; free: where pages for the
+ * tables are cut off (from an end, so a range may become empty). Both sorted, page aligned, disjoint. */
+void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free, unsigned frees);
+void paging_load(void); /* on each CPU */
+u64 paging_features(void); /* EFER bits that the tables rely on */
+u64 paging_trampoline(void); /* CR3 of the same tables with low memory one to one besides */
+void *paging_map_device(u64 phys); /* one uncached page */
+void *paging_map_stack(unsigned slot, const void *low); /* STACK_BYTES from low on; returns the top */
 bool paging_mapped(u64 address);
 
 /* smp.c */
-void smp_init(u64 trampoline); /* physical address of a free page below 1 MiB; 0: there is none */
+void smp_init(u64 page); /* physical address of a free page below 1 MiB; 0: there is none */
 
 /* symbol.c */
-void symbol_init(const void *table, size_t table_bytes, const char *names, size_t names_bytes);
+void symbol_init(const struct phys_range *symbols, const struct phys_range *strings);
 
 /* The linker script's. */
 extern u8 image_start[], text_start[], text_end[], image_data[], image_end[];
-extern u8 boot_stack[], boot_pml4[];
+/* start.S */
+extern u8 boot_stack[];
+extern u64 boot_pml4[512];
 
 #endif

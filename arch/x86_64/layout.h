@@ -2,7 +2,7 @@
  * kernel.ld.
  *
  *   0xffff800000000000  direct map: physical address p at DIRECT_MAP + p, 2 MiB pages, only where RAM is
- *   0xffffc00000000000  boot stacks: one slot a CPU, its low half never mapped (the guard)
+ *   0xffffc00000000000  stacks: a slot each, its low half never mapped (the guard); behind them devices
  *   0xffffffff80000000  the kernel image, linked at + 1 MiB and loaded at physical 1 MiB; code and constants
  *                       read-only, data not executable, each starting a 2 MiB page of its own
  *
@@ -19,6 +19,8 @@
 #define STACK_WINDOW     0xffffc00000000000
 #define STACK_SLOT_BYTES 0x8000
 #define STACK_BYTES      0x4000 /* the high half of a slot */
+#define STACK_SLOTS      1024   /* the first MAX_CPUS for CPUs, the others for threads */
+#define DEVICE_WINDOW    0xffffc00002000000 /* behind all slots: single uncached pages */
 
 /* What start.S maps before C runs, as the direct map and one to one. */
 #define BOOT_MAP_BYTES 0x100000000
@@ -50,12 +52,14 @@
 #define MAIL_STATE     0xf00 /* u32, below */
 #define MAIL_APIC_ID   0xf04 /* u32: whom the start is for */
 #define MAIL_CR3       0xf08 /* u32 */
+#define MAIL_EFER      0xf0c /* u32: bits to set */
 #define MAIL_STACK     0xf10 /* u64 */
 #define MAIL_AREA      0xf18 /* u64: GS base */
 #define MAIL_ENTRY     0xf20 /* u64 */
 #define MAIL_GDTR      0xf30 /* 6 bytes */
 #define MAIL_FAR32     0xf38 /* 6 bytes: offset, selector */
 #define MAIL_FAR64     0xf40 /* 6 bytes */
+#define MAIL_GDT       0xf80 /* 4 entries: null, 32-bit code, data, 64-bit code */
 #define MAIL_WAITING   1     /* nobody has come yet */
 #define MAIL_CLAIMED   2     /* the CPU took it */
 #define MAIL_WITHDRAWN 3     /* it came too late: whoever reads this halts */

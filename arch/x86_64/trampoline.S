@@ -51,6 +51,7 @@ trampoline_prot:
     movl $MSR_EFER, %ecx
     rdmsr
     orl $EFER_LME, %eax
+    orl MAIL_EFER(%esi), %eax
     wrmsr
     movl %cr0, %eax
     orl $(CR0_PG | CR0_WP), %eax

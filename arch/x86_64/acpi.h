@@ -1,0 +1,28 @@
+/* acpi.h: which CPUs the firmware lists, read out of the ACPI tables through a function that lends bytes, so
+ * that the same code is tested and fuzzed hosted. Private to arch/x86_64 and its tests.
+ *
+ * Locking: none. Contexts: boot. */
+#ifndef ARCH_X86_64_ACPI_H
+#define ARCH_X86_64_ACPI_H
+
+#include "../../base/types.h"
+
+/* Lends bytes [phys, phys + n), or says NULL if they are not all readable. */
+struct acpi_memory {
+    const u8 *(*lend)(void *ctx, u64 phys, size_t n);
+    void *ctx;
+};
+
+struct acpi_cpus {
+    u32 apic_id[MAX_CPUS]; /* enabled, in the table's order, each once */
+    unsigned count;
+    unsigned disabled; /* entries not counted: not enabled */
+    unsigned unusable; /* entries not counted: ids that xAPIC cannot reach, or more than MAX_CPUS */
+    u64 lapic;         /* physical address of the local APICs */
+};
+
+/* NULL, or why there is no list. rsdp: the root pointer structure, a copy will do. */
+NODISCARD const char *acpi_cpus(const u8 *rsdp, size_t rsdp_bytes, const struct acpi_memory *m,
+                                struct acpi_cpus *out);
+
+#endif

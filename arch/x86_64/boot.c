@@ -1,0 +1,179 @@
+/* boot.c: from the boot loader's words to a struct bootinfo. The order below is the order in which things
+ * become possible: text on the console, traps that are reported, memory, time, interrupts; then kernel/.
+ *
+ * Memory handed up is what the firmware lists as usable, less: the low 1 MiB (one page of it becomes the
+ * trampoline), the kernel, the loader's information with the argument line in it, symbol table and modules,
+ * and the page tables. These all stay in place and mapped.
+ *
+ * A machine without ACPI, or with a table that does not hold water, runs on its boot CPU alone.
+ *
+ * Locking: none. Context: the boot CPU on its boot stack, interrupts off. */
+#include "acpi.h"
+#include "cpu.h"
+#include "multiboot2.h"
+
+#include "../../base/check.h"
+#include "../../base/string.h"
+
+#define LOW_MEMORY     0x100000ul
+#define LOW_USABLE_END 0xa0000ul
+#define MBI_BYTES_MAX  (16ul << 20)
+
+NORETURN void boot_main(u32 mbi);
+
+static struct bootinfo info = {.platform = "x86_64"};
+static struct mb2_info mb;
+static struct phys_range ram[BOOT_MAX_RANGES], usable[BOOT_MAX_RANGES];
+/* mb.reserved, and behind it what boot.c itself keeps. */
+static struct phys_range reserved[MB2_MAX_RANGES + 64];
+static unsigned reserveds;
+
+static void reserve(u64 start, u64 end)
+{
+    reserved[reserveds++] =
+        (struct phys_range){round_down(start, (u64)PAGE_SIZE),
+                            end > ~(u64)0 - PAGE_SIZE ? end : round_up(end, (u64)PAGE_SIZE)};
+}
+
+static void read_loader(u32 mbi)
+{
+    u32 bytes = *(const u32 *)direct(mbi);
+
+    if (bytes > MBI_BYTES_MAX || bytes > BOOT_MAP_BYTES - mbi)
+        PANIC(PANIC_boot, "the boot loader's information is too long", mbi, bytes);
+    const char *why = mb2_parse(direct(mbi), bytes, &mb);
+    if (why)
+        PANIC(PANIC_boot, why, mbi, bytes);
+    info.args = mb.args;
+
+    for (unsigned i = 0; i < mb.reserveds; i++)
+        reserve(mb.reserved[i].start, mb.reserved[i].end);
+    reserve(KERNEL_PHYS, phys_of(image_end));
+    reserve(mbi, mbi + (u64)bytes);
+    reserve(mb.symbols.start, mb.symbols.end);
+    reserve(mb.strings.start, mb.strings.end);
+    for (unsigned i = 0; i < mb.modules; i++)
+        reserve(mb.module[i].start, mb.module[i].end);
+}
+
+/* The lowest free page that a start-up interrupt can name; page 0 is left to those who follow NULL. */
+static u64 trampoline_page(void)
+{
+    unsigned before = reserveds;
+    struct phys_range low;
+
+    reserve(0, PAGE_SIZE);
+    reserve(LOW_USABLE_END, ~(u64)0);
+    unsigned n = ranges_normalise(mb.usable, mb.usables, reserved, reserveds, &low, 1);
+    reserveds = before;
+    return n ? low.start : 0;
+}
+
+static void read_memory(void)
+{
+    unsigned rams, usables;
+
+    smp_init(trampoline_page());
+    rams = ranges_normalise(mb.usable, mb.usables, NULL, 0, ram, ARRAY_SIZE(ram));
+    reserve(0, LOW_MEMORY);
+    reserve(DIRECT_MAP_BYTES, ~(u64)0);
+    usables = ranges_normalise(mb.usable, mb.usables, reserved, reserveds, usable, ARRAY_SIZE(usable));
+    paging_init(ram, rams, usable, usables);
+
+    for (unsigned i = 0; i < usables; i++) {
+        u64 pages = (usable[i].end - usable[i].start) >> PAGE_SHIFT;
+
+        if (!pages)
+            continue;
+        info.range[info.ranges++] = (struct boot_range){direct(usable[i].start), pages};
+        info.memory_bytes += pages << PAGE_SHIFT;
+    }
+}
+
+/* ACPI tables lie outside usable memory, so they are read while the boot tables still map all of 4 GiB. */
+static const u8 *lend(void *ctx, u64 phys, size_t n)
+{
+    (void)ctx;
+    return phys < BOOT_MAP_BYTES && n <= BOOT_MAP_BYTES - phys ? direct(phys) : NULL;
+}
+
+/* Fills info.cpu[], the boot CPU first; returns where the local APICs are. */
+static u64 read_cpus(void)
+{
+    static struct acpi_cpus list;
+    const struct acpi_memory m = {.lend = lend};
+    u32 self = x86_cpuid(1, 0).b >> 24;
+    const char *why = acpi_cpus(mb.rsdp, mb.rsdp_bytes, &m, &list);
+
+    info.cpus_found = 1;
+    info.cpu[0] = (struct boot_cpu){.apic_id = self, .started = true};
+    cpu_area_boot.apic_id = self;
+    if (why) {
+        static const char head[] = "hayloft: one CPU only: ";
+
+        machine_console_write(head, sizeof(head) - 1);
+        machine_console_write(why, strlen(why));
+        machine_console_write("\r\n", 2);
+        return x86_rdmsr(MSR_APIC_BASE) & 0x000ffffffffff000ul;
+    }
+    for (unsigned i = 0; i < list.count && info.cpus_found < MAX_CPUS; i++)
+        if (list.apic_id[i] != self)
+            info.cpu[info.cpus_found++].apic_id = list.apic_id[i];
+    return list.lapic;
+}
+
+static const char *hypervisor(void)
+{
+    static const char *const known[][2] = {
+        {"TCGTCGTCGTCG", "TCG"},       {"KVMKVMKVM", "KVM"}, {"VMwareVMware", "VMware"},
+        {"Microsoft Hv", "Hyper-V"},   {"XenVMMXenVMM", "Xen"}, {"VBoxVBoxVBox", "VirtualBox"},
+        {"bhyve bhyve ", "bhyve"},
+    };
+    static char raw[13];
+
+    if (!(x86_cpuid(1, 0).c & 1u << 31))
+        return "";
+    struct cpuid c = x86_cpuid(0x40000000, 0);
+    memcpy(raw, &c.b, 4);
+    memcpy(raw + 4, &c.c, 4);
+    memcpy(raw + 8, &c.d, 4);
+    for (unsigned i = 0; i < ARRAY_SIZE(known); i++)
+        if (strcmp(raw, known[i][0]) == 0)
+            return known[i][1];
+    return raw;
+}
+
+/* What the flags are after entry.S's addition and successful exchange, interrupts off: OF SF ZF AF PF, and
+ * the bit that is always set. */
+static bool flags_fault(void)
+{
+    u64 flags;
+
+    flags_probe_raw(&flags);
+    return flags != 0x8d6;
+}
+
+static void to_kernel(void *arg)
+{
+    kernel_entry(arg);
+}
+
+void boot_main(u32 mbi)
+{
+    machine_serial_init();
+    trap_init();
+    cpu_load(&cpu_area_boot);
+
+    if (!(x86_cpuid(1, 0).d & 1u << 9))
+        PANIC(PANIC_boot, "the CPU has no local APIC", 0, 0);
+    read_loader(mbi);
+    u64 lapic = read_cpus();
+    read_memory();
+    symbol_init(&mb.symbols, &mb.strings);
+
+    clock_init(&info);
+    lapic_init(lapic);
+    info.hypervisor = hypervisor();
+    info.flags_fault = flags_fault();
+    stack_switch_call(paging_map_stack(0, boot_stack), to_kernel, &info);
+}
