@@ -61,9 +61,11 @@ MM = [
 KERNEL = [
     'kernel/arguments.c',
     'kernel/hooks.c',
+    'kernel/lab.c',
     'kernel/mem_global.c',
     'kernel/probe.c',
     'kernel/provoke.c',
+    'kernel/selfcheck.c',
 ]
 
 TELEMETRY = [
