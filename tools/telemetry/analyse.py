@@ -1,0 +1,360 @@
+"""A run's folder in, results.json out: which arm won, by how much, how sure, and what to distrust.
+
+The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
+with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
+and test (the median of its rounds) goes into the verdicts; every axis point is a family of its own, and
+so are the counters. Everything that limits what the numbers mean becomes a warning, a value with a kind
+and a text.
+
+The same folder always gives the same results: nothing here looks at the machine it runs on, and the seed
+of drawn labellings is the run's own. rebuild digests the raw bytes again; else a boot's result.json is
+believed.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import tomllib
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from . import calibrate, digest, expect, limits, tally, verdict, distrust
+from .errors import HayloftError
+from .outcome import GUEST_FAULTS, INCOMPLETE, OK
+
+SCHEMA = 1
+PARALLEL_DIGESTS = 8  # boots to digest from which more than one process is worth its start
+
+
+def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
+    run_dir = Path(run_dir)
+    run = _read(run_dir / "run.json", "without it the run cannot be analysed")
+    experiment = _experiment(run_dir)
+    boots = _boots(run_dir, run, rebuild)
+    _choose(boots, list(run["arms"]))
+    points = run.get("points") or [{}]
+    kind = (run.get("machine") or {}).get("kind") or "tcg"
+    rules = _rules(run, experiment)
+    calibration = calibrate.of_run(run_dir, run)
+    results = {
+        "schema": SCHEMA,
+        "experiment": run["experiment"],
+        "title": run.get("title") or run["experiment"],
+        "created": run.get("created"),
+        "state": run.get("state"),
+        "reference": run["reference"],
+        "arms": run["arms"],
+        "points": points,
+        "pairs": run.get("pairs"),
+        "minimum_effect": rules.minimum_effect,
+        "scheme": rules.scheme,
+        "looks": list(rules.looks) or None,
+        "published": run.get("published"),
+        "git": run.get("git"),
+        "tool": run.get("tool"),
+        "qemu": run.get("qemu"),
+        "host": run.get("host"),
+        "machine": _machine(run, boots),
+        "warnings": [],
+        "boots": [_boot_entry(boot) for boot in boots],
+        "skipped": _skipped(run, boots),
+        "tests": [],
+        "counters": [],
+        "locks": [],
+        "footprint": [],
+        "expectations": [],
+    }
+    schema = _schema(boots)
+    results["schema_counters"] = [
+        {key: about.get(key) for key in ("name", "unit", "kind", "scope", "doc", "formula")}
+        for about in schema.values()
+    ]
+    for point in points:
+        here = [boot for boot in boots if boot["about"].get("point", {}) == point]
+        _judge_point(results, point, here, run, kind, rules, calibration, schema)
+    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
+    results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
+    return _no_nan(results)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _read(path: Path, what: str) -> dict:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise HayloftError(f"{path}: missing; {what}") from error
+    except (OSError, ValueError) as error:
+        raise HayloftError(f"{path}: cannot be read ({error}); {what}") from error
+    if not isinstance(value, dict):
+        raise HayloftError(f"{path}: holds no JSON object; {what}")
+    return value
+
+
+def _experiment(run_dir: Path) -> dict:
+    path = run_dir / "experiment.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise HayloftError(f"{path}: cannot be read ({error}); the run's own copy is needed") from error
+
+
+def _boots(run_dir: Path, run: dict, rebuild: bool) -> list[dict]:
+    """Every finished boot as {about: boot.json, digest, used, note}, in the order drawn."""
+    for key in ("experiment", "arms", "reference", "order"):
+        if key not in run:
+            raise HayloftError(f"{run_dir}/run.json: no '{key}' in it; the file was changed or cut off")
+    folders = sorted(path for path in (run_dir / "boots").glob("*") if (path / "boot.json").is_file())
+    abouts = [_read(folder / "boot.json", "move the boot's folder away, then report again") for folder in folders]
+    digests = _digests(folders, rebuild)
+    boots = []
+    for folder, about, facts in zip(folders, abouts, digests):
+        about.setdefault("id", folder.name)
+        boot = {"about": about, "digest": facts, "used": False, "note": about.get("reason") or ""}
+        if about.get("outcome") == OK and ((facts.get("bye") or {}).get("outcome") != "ok"):
+            about["outcome"] = INCOMPLETE
+            boot["note"] = "recorded as ok, but its bytes hold no good bye"
+        boots.append(boot)
+    order = {entry["id"]: place for place, entry in enumerate(run["order"])}
+    boots.sort(key=lambda b: (order.get(b["about"]["id"].split(".")[0], len(order)), b["about"].get("attempt", 1)))
+    return boots
+
+
+def _digests(folders: list[Path], rebuild: bool) -> list[dict]:
+    found: dict[Path, dict] = {}
+    if not rebuild:
+        for folder in folders:
+            kept = _kept_digest(folder / "result.json")
+            if kept is not None:
+                found[folder] = kept
+    missing = [folder for folder in folders if folder not in found]
+    workers = min(len(os.sched_getaffinity(0)), 4)
+    if len(missing) >= PARALLEL_DIGESTS and workers > 1:
+        with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+            found.update(zip(missing, pool.map(digest.digest_boot, missing, chunksize=4)))
+    else:
+        found.update((folder, digest.digest_boot(folder)) for folder in missing)
+    return [found[folder] for folder in folders]
+
+
+def _kept_digest(path: Path) -> dict | None:
+    """A result.json that this version wrote whole; anything else is worked out from the bytes again."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    usable = isinstance(value, dict) and value.get("schema") == digest.SCHEMA
+    return value if usable and isinstance(value.get("tests"), list) and "counters" in value else None
+
+
+def _choose(boots: list[dict], arms: list[str]) -> None:
+    """Marks the boots that count: one attempt a pair and point, the one that served the most arms."""
+    groups: dict = {}
+    for boot in boots:
+        about = boot["about"]
+        place = json.dumps(about.get("point", {}), sort_keys=True), about.get("pair")
+        groups.setdefault(place, {}).setdefault(about.get("attempt", 1), []).append(boot)
+    for attempts in groups.values():
+        good = {number: [b for b in members if b["about"].get("outcome") == OK and b["about"]["arm"] in arms]
+                for number, members in attempts.items()}
+        best = max(sorted(good), key=lambda number: len(good[number]))
+        for number, members in attempts.items():
+            for boot in members:
+                if number == best and boot in good[number]:
+                    boot["used"] = True
+                elif boot["about"].get("outcome") == OK and not boot["note"]:
+                    boot["note"] = "its pair was booted again"
+
+
+def _schema(boots: list[dict]) -> dict[str, dict]:
+    schema: dict[str, dict] = {}
+    for boot in boots:
+        for about in boot["digest"].get("counters") or []:
+            schema.setdefault(about["name"], about)
+    return schema
+
+
+# -- describing -----------------------------------------------------------------------------------
+
+
+def _machine(run: dict, boots: list[dict]) -> dict:
+    """What was asked for, and what the kernel found there."""
+    machine = dict(run.get("machine") or {})
+    hello = next((b["digest"]["hello"] for b in boots if b["used"] and b["digest"].get("hello")), None)
+    if hello:
+        machine["found"] = {
+            key: hello.get(key)
+            for key in ("kernel", "git", "dirty", "compiler", "flags", "variant", "platform", "hypervisor",
+                        "cpus_found", "memory", "tsc_hz", "tsc_invariant", "flags_fault", "tick_hz")
+        }
+        machine["found"]["cpus"] = len(hello.get("cpus") or [])
+    rates = [b["digest"]["parallel"]["rate"] for b in boots if b["used"] and b["digest"].get("parallel")]
+    machine["parallel_rate"] = median(rates) if rates else None
+    machine["parallel_least"] = digest.PARALLEL_RATE
+    return machine
+
+
+def _boot_entry(boot: dict) -> dict:
+    about = boot["about"]
+    keys = ("id", "arm", "point", "pair", "slot", "attempt", "outcome", "lost", "damaged", "seconds", "exit_status",
+            "started", "host", "image")
+    entry = {key: about.get(key) for key in keys}
+    entry["lost"] = boot["digest"].get("lost", about.get("lost"))
+    entry["damaged"] = boot["digest"].get("damaged", about.get("damaged"))
+    entry["used"] = boot["used"]
+    entry["reason"] = boot["note"]
+    entry["parallel_rate"] = (boot["digest"].get("parallel") or {}).get("rate")
+    return entry
+
+
+def _skipped(run: dict, boots: list[dict]) -> list[dict]:
+    found = list(run.get("skipped") or [])
+    for boot in boots:
+        for entry in boot["digest"].get("skipped") or []:
+            if entry not in found:
+                found.append(entry)
+    return found
+
+
+def _rules(run: dict, experiment: dict) -> verdict.Rules:
+    pairs = experiment.get("pairs")
+    looks = run.get("looks") or (pairs.get("looks") if isinstance(pairs, dict) and "looks" not in run else None)
+    return verdict.Rules(
+        minimum_effect=float(run.get("minimum_effect", 0.2)),
+        scheme=run.get("scheme") or "boots",
+        looks=tuple(looks or ()),
+        arms_compared=max(1, len(run["arms"]) - 1),
+        seed=int(run.get("seed") or 1),
+    )
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -> None:
+    used = {arm: [boot for boot in boots if boot["used"] and boot["about"]["arm"] == arm] for arm in run["arms"]}
+    value_of = "cycles_per_op" if kind == "icount" else "ns_per_op"
+    tests = _test_table(used, value_of)
+    entries = []
+    for name, about in tests.items():
+        unit = "instructions/op" if kind == "icount" else about["unit"]
+        arms = {arm: {"median": _median(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
+        entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
+                        "arms": arms, "versus": {}})
+    reference = run["reference"]
+    for arm in used:
+        if arm == reference:
+            continue
+        if kind == "icount":
+            _exact_versus(entries, reference, arm, rules)
+        else:
+            _versus(entries, reference, arm, used, rules, calibration)
+        _override(entries, reference, arm, boots, used, kind)
+    results["tests"] += entries
+    tallies = {
+        arm: [(boot["about"].get("pair") or 0, tally.BootTally(boot["digest"], schema)) for boot in members]
+        for arm, members in used.items()
+    }
+    results["counters"] += tally.counters(tallies, reference, schema, point, rules)
+    results["locks"] += tally.locks(tallies, schema, point)
+    held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
+    results["footprint"] += [{"point": point, **entry} for entry in held]
+
+
+def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
+    """{test: {unit, shape, cpus, values: {arm: [one a boot, None where the test has no result]}}}."""
+    tests: dict[str, dict] = {}
+    for arm, members in used.items():
+        for row, boot in enumerate(members):
+            for test in boot["digest"].get("tests") or []:
+                about = tests.setdefault(
+                    test["name"],
+                    {"unit": test["unit"], "shape": test.get("shape") or "", "cpus": test.get("cpus"),
+                     "values": {a: [None] * len(m) for a, m in used.items()}},
+                )
+                about["values"][arm][row] = test.get(value_of)
+    return tests
+
+
+def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:
+    values = np.full((len(members), len(entries)), np.nan)
+    for column, entry in enumerate(entries):
+        for row, value in enumerate(entry["arms"][arm]["boots"]):
+            if value is not None and value > 0:
+                values[row, column] = np.log(value)
+    return verdict.Side(values, np.array([boot["about"].get("pair") or 0 for boot in members], dtype=int))
+
+
+def _versus(entries, reference, arm, used, rules, calibration) -> None:
+    pairs = min(len(used[reference]), len(used[arm]))
+    noise = np.array([calibrate.noise_for(calibration, entry["name"], pairs) for entry in entries])
+    found = verdict.compare(
+        _side(entries, reference, used[reference]), _side(entries, arm, used[arm]), rules, noise
+    )
+    for entry, comparison, known in zip(entries, found, noise):
+        entry["versus"][arm] = _versus_entry(comparison)
+        entry["versus"][arm]["calibrated"] = bool(np.isfinite(known))
+
+
+def _exact_versus(entries, reference, arm, rules) -> None:
+    for entry in entries:
+        a, b = entry["arms"][reference]["median"], entry["arms"][arm]["median"]
+        comparison = verdict.compare_exact(a or 0, b or 0, rules.minimum_effect)
+        entry["versus"][arm] = _versus_entry(comparison)
+        if a is not None and b is not None:
+            entry["versus"][arm]["difference"] = b - a
+
+
+def _versus_entry(comparison: verdict.Comparison) -> dict:
+    return {
+        "ratio": comparison.ratio,
+        "interval": list(comparison.interval),
+        "level": verdict.LEVEL,
+        "coverage": comparison.coverage,
+        "p": comparison.p,
+        "verdict": comparison.verdict,
+        "why": comparison.why,
+        "threshold": float(np.exp(comparison.threshold)),
+        "pairs_needed": comparison.pairs_needed,
+        "paired": comparison.paired,
+    }
+
+
+def _override(entries, reference, arm, boots, used, kind) -> None:
+    """What stands above any time: a machine that cannot show it, an arm that keeps failing."""
+    faults = {
+        a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") in GUEST_FAULTS)
+        for a in (reference, arm)
+    }
+    broken = verdict.unreliable(faults[reference], faults[arm])
+    knobs = [b["about"].get("knobs") or {} for a in (reference, arm) for b in used[a][:1]]
+    for entry in entries:
+        versus = entry["versus"][arm]
+        reason = limits.refused(kind, entry["name"], entry["shape"], knobs)
+        if reason:
+            versus.update(verdict="refused", why=f"not judged on {kind}: {reason}", pairs_needed=None)
+        elif broken:
+            versus.update(verdict="unreliable", why=broken, pairs_needed=None)
+
+
+def _median(values: list[float | None]) -> float | None:
+    values = [value for value in values if value is not None]
+    return median(values) if values else None
+
+
+def _no_nan(value):
+    """Null where a number does not exist."""
+    if isinstance(value, dict):
+        return {key: _no_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_no_nan(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

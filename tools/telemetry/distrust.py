@@ -1,0 +1,144 @@
+"""What to distrust: everything that limits the meaning of a run's numbers, as values with a kind and a text.
+
+They travel with the results and stand at the top of the report. Nothing here changes a verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from .outcome import GUEST_FAULTS, OK
+
+SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
+STEAL_SHARE = 0.02
+MEANING = {
+    "tcg": "translated code: compare the arms with each other, never publish the ns",
+    "icount": "instructions, counted exactly; time and contention do not appear",
+}
+
+
+def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: bool) -> list[dict]:
+    found: list[dict] = []
+
+    def warn(name: str, text: str) -> None:
+        if all(entry["text"] != text for entry in found):
+            found.append({"kind": name, "text": text})
+
+    if kind in MEANING:
+        warn("machine", f"{kind}: {MEANING[kind]}")
+    if results["state"] != "done":
+        warn("unfinished", f"the run is {results['state']}: not all planned boots were made")
+    for text in run.get("warnings") or []:
+        entry = text if isinstance(text, dict) else {"kind": _kind_of(text), "text": text}
+        warn(entry["kind"], entry["text"])
+    used = [boot for boot in boots if boot["used"]]
+    _over_committed(run, results, kind, warn)
+    _few_pairs(results, kind, warn)
+    _failed(boots, warn)
+    _losses(used, warn)
+    _clocks(used, warn)
+    _host(run, used, warn)
+    _images(used, warn)
+    _rounds(used, warn)
+    if kind not in ("icount",) and not calibrated and used:
+        warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
+             "minimum effect guards against it")
+    return found
+
+
+def _kind_of(text: str) -> str:
+    """Warnings that the run recorded are texts that may begin with their kind."""
+    head, colon, _ = text.partition(":")
+    return head if colon and len(head) < 24 else "plan"
+
+
+def _over_committed(run: dict, results: dict, kind: str, warn) -> None:
+    machines = run.get("machines") or [run.get("machine") or {}]
+    if any(machine.get("over_committed") for machine in machines):
+        warn("over-committed", "more CPUs than the host has: waits are the host scheduler's, and whether the CPUs "
+             "ran in parallel is not probed")
+    elif kind == "icount" or results["machine"].get("found", {}).get("cpus") == 1:
+        warn("no probe", "one CPU or one thread: whether CPUs ran in parallel is not probed")
+
+
+def _few_pairs(results: dict, kind: str, warn) -> None:
+    counts = Counter(boot["arm"] for boot in results["boots"] if boot["used"])
+    per_point = max(1, len(results["points"]))
+    fewest = min((counts.get(arm, 0) for arm in results["arms"]), default=0) // per_point
+    if kind != "icount" and fewest < 4:
+        warn("few pairs", f"{fewest} pair{'s' if fewest != 1 else ''}: with fewer than 4 nothing can be decided")
+    elif len(set(counts.get(arm, 0) for arm in results["arms"])) > 1:
+        tally = ", ".join(f"{arm} {counts.get(arm, 0)}" for arm in results["arms"])
+        warn("unbalanced", f"arms have different numbers of boots: {tally}")
+
+
+def _failed(boots: list[dict], warn) -> None:
+    failed = [boot["about"] for boot in boots if boot["about"].get("outcome") != OK]
+    if not failed:
+        return
+    kinds = Counter(about.get("outcome") or "unknown" for about in failed)
+    guests = Counter(about["arm"] for about in failed if about.get("outcome") in GUEST_FAULTS)
+    text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    by_arm = "; guest faults by arm: " + ", ".join(f"{a} {n}" for a, n in sorted(guests.items())) if guests else ""
+    warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){by_arm}")
+
+
+def _losses(used: list[dict], warn) -> None:
+    lost = [boot["digest"].get("lost") or 0 for boot in used]
+    damaged = [boot["digest"].get("damaged") or 0 for boot in used]
+    if any(lost):
+        warn("lost samples", f"{sum(lost)} telemetry records were lost in {sum(map(bool, lost))} boots: curves have "
+             "gaps, sums do not suffer")
+    if any(damaged):
+        warn("damaged frames", f"{sum(damaged)} damaged frames in {sum(map(bool, damaged))} boots")
+
+
+def _clocks(used: list[dict], warn) -> None:
+    worst = 0.0
+    for boot in used:
+        hello = boot["digest"].get("hello") or {}
+        if hello.get("tsc_hz"):
+            worst = max([worst, *(abs(cpu[3]) / hello["tsc_hz"] for cpu in hello.get("cpus") or [])])
+    if worst > SKEW_SECONDS:
+        warn("skewed TSC", f"the CPUs' clocks differ by up to {worst * 1e6:.0f} µs")
+
+
+def _host(run: dict, used: list[dict], warn) -> None:
+    cores = (run.get("host") or {}).get("cores") or 1
+    cpus = (run.get("machine") or {}).get("cpus") or 1
+    loads, steals = [], []
+    for boot in used:
+        host = boot["about"].get("host") or {}
+        load = host.get("load")
+        loads.append(load[0] if isinstance(load, list) and load else 0)
+        steals.append(host.get("steal") or 0)
+    busy = [load for load in loads if load > max(cores, cpus) + 0.5]
+    if busy:
+        warn("host load", f"the host was busy beside the boots: load up to {max(busy):.1f} on {cores} cores in "
+             f"{len(busy)} of {len(used)} boots")
+    stolen = [steal for steal in steals if steal > STEAL_SHARE]
+    if stolen:
+        warn("steal", f"the host was itself robbed of CPU time: up to {100 * max(stolen):.0f} % in "
+             f"{len(stolen)} of {len(used)} boots")
+
+
+def _images(used: list[dict], warn) -> None:
+    if len({boot["about"].get("image") for boot in used}) > 1:
+        warn("images differ", "the arms booted different images: code layout differs too, so a difference need not "
+             "be the arm's doing")
+
+
+def _rounds(used: list[dict], warn) -> None:
+    moved, incomplete = set(), set()
+    for boot in used:
+        for test in boot["digest"].get("tests") or []:
+            for entry in test["rounds"]:
+                if any(cpu[0] != cpu[1] for cpu in entry.get("cpus") or []):
+                    moved.add(test["name"])
+                if not entry["complete"]:
+                    incomplete.add(test["name"])
+    if moved:
+        warn("moved", f"threads ran on other CPUs than they were pinned to in {', '.join(sorted(moved))}")
+    if incomplete:
+        warn("no counters", f"marks of rounds were lost, so some boots have no counters for "
+             f"{', '.join(sorted(incomplete))}")

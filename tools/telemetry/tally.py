@@ -1,0 +1,305 @@
+"""Counters and locks of a run, from the rounds of its boots: who counted what, by arm.
+
+Input: for each arm the digests of its boots. Sums are added over a test's timed rounds; a maximum is the
+largest; a gauge is the value at the end of the test's last round. Sums over all tests add sums and take
+the largest of the rest. Derived counters are worked out from the formulas that the kernel sent with its
+schema. No name is known here.
+
+Throughput differs between arms, so besides the plain sum each entry has the figure for one operation of
+the test, and that is what the p values are about.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+import numpy as np
+
+from . import verdict
+
+_TERM = re.compile(r"([+-]?)\s*([A-Za-z_][A-Za-z0-9_.]*)")
+COUNTER_DRAWS = 4000  # labellings drawn for the counters where they cannot be listed: there are many counters
+SMALL_CHANGE = 0.01  # a counter that moved by less an operation is not called changed
+PAGE_BYTES = 4096
+
+Key = tuple[str, str | None, str | None]  # counter, test, cache
+
+
+def formula_terms(formula: str) -> list[tuple[int, str]]:
+    """'a + b - c' as [(1, 'a'), (1, 'b'), (-1, 'c')]."""
+    return [(-1 if sign == "-" else 1, name) for sign, name in _TERM.findall(formula)]
+
+
+class BootTally:
+    """One boot's figures: values by (counter, test, cache), locks by (class, test)."""
+
+    def __init__(self, digest: dict, schema: dict[str, dict]):
+        self.schema = schema
+        self.values: dict[Key, float] = {}
+        self.locks: dict[tuple[str, str | None], dict[str, dict[str, int]]] = {}
+        self.operations: dict[str | None, int] = {}
+        self.incomplete: list[str] = []
+        for test in digest.get("tests") or []:
+            self._test(test)
+        self._derive()
+        self._totals()
+
+    def _test(self, test: dict) -> None:
+        name = test["name"]
+        if not all(entry["complete"] for entry in test["rounds"]):
+            self.incomplete.append(name)
+            return
+        self.operations[name] = sum(entry["operations"] for entry in test["rounds"])
+        last = test["rounds"][-1]
+        for entry in test["rounds"]:
+            for counter, by_instance in entry["counters"].items():
+                if self._kind(counter) == "gauge" and entry is not last:
+                    continue
+                for instance, value in by_instance.items():
+                    cache = instance if self._scope(counter) == "cache" else None
+                    _merge(self.values, (counter, name, cache), value, self._kind(counter))
+            for lock_class, owners in entry["locks"].items():
+                row = self.locks.setdefault((lock_class, name), {})
+                for owner, values in owners.items():
+                    for counter, value in values.items():
+                        _merge(row.setdefault(owner, {}), counter, value, self._kind(counter))
+
+    def _scope(self, counter: str) -> str:
+        return self.schema.get(counter, {}).get("scope", "")
+
+    def _kind(self, counter: str) -> str:
+        return self.schema.get(counter, {}).get("kind", "sum")
+
+    def _derive(self) -> None:
+        """Derived counters for each test and cache, where any of their parts is there."""
+        for name, about in self.schema.items():
+            if about["kind"] != "derived":
+                continue
+            terms = formula_terms(about.get("formula") or "")
+            parts = {part for _, part in terms}
+            places = {key[1:] for key in self.values if key[0] in parts}
+            for test, cache in places:
+                total = sum(sign * self.values.get((part, test, cache), 0) for sign, part in terms)
+                if total:
+                    self.values[name, test, cache] = total
+
+    def _totals(self) -> None:
+        """Adds (counter, test, None) over caches and (counter, None, None) over tests."""
+        for (name, test, cache), value in list(self.values.items()):
+            if cache is not None:
+                # Different caches hold different things at the same time: gauges add up as well.
+                _merge(self.values, (name, test, None), value, "max" if self._kind(name) == "max" else "sum")
+        for (name, test, cache), value in list(self.values.items()):
+            if cache is None and test is not None:
+                kind = self._kind(name)
+                _merge(self.values, (name, None, None), value, "sum" if kind in ("sum", "derived") else "max")
+        for (lock_class, test), owners in list(self.locks.items()):
+            if test is None:
+                continue
+            row = self.locks.setdefault((lock_class, None), {})
+            for owner, values in owners.items():
+                for counter, value in values.items():
+                    _merge(row.setdefault(owner, {}), counter, value, self._kind(counter))
+        self.operations[None] = sum(count for name, count in self.operations.items() if name is not None)
+
+
+def _merge(into: dict, key, value: float, kind: str) -> None:
+    into[key] = max(into.get(key, value), value) if kind == "max" else into.get(key, 0) + value
+
+
+# -- counters -------------------------------------------------------------------------------------
+
+
+def counters(arms: dict[str, list[tuple[int, BootTally]]], reference: str, schema: dict, point: dict,
+             rules: verdict.Rules) -> list[dict]:
+    """The entries of results.json; arms: pair number and tally of each boot used."""
+    keys = _keys(arms, schema)
+    tables = {arm: _table(boots, keys) for arm, boots in arms.items()}
+    p_values = _p_values(tables, arms, reference, keys, schema, rules)
+    entries = []
+    for column, key in enumerate(keys):
+        name, test, cache = key
+        about = schema[name]
+        entry = {"name": name, "test": test, "cache": cache, "point": point, "unit": about["unit"],
+                 "kind": about["kind"], "arms": {}, "versus": {}}
+        for arm, (plain, per_op) in tables.items():
+            entry["arms"][arm] = {"median": _median(plain[:, column]), "per_op": _median(per_op[:, column])}
+        for arm in tables:
+            if arm != reference:
+                entry["versus"][arm] = _change(entry["arms"][reference], entry["arms"][arm],
+                                               p_values.get((arm, key)))
+        entries.append(entry)
+    return entries
+
+
+def _keys(arms: dict, schema: dict[str, dict]) -> list[Key]:
+    """Every entry that some boot has, by schema order; the sums over everything last for their name."""
+    order = {name: number for number, name in enumerate(schema)}
+    tests: dict[str, int] = {}
+    present = set()
+    for boots in arms.values():
+        for _, tally in boots:
+            present.update(key for key in tally.values if key[0] in order)
+            for test in tally.operations:
+                if test is not None:
+                    tests.setdefault(test, len(tests))
+    last = len(tests)
+    return sorted(
+        present,
+        key=lambda key: (order[key[0]], tests.get(key[1], last), key[2] is None, key[2] or ""),
+    )
+
+
+def _table(boots: list, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
+    """values[boot, key] and the same for one operation; NaN where the boot's rounds were incomplete."""
+    plain = np.full((len(boots), len(keys)), np.nan)
+    operations = np.full((len(boots), len(keys)), np.nan)
+    for row, (_, tally) in enumerate(boots):
+        for column, key in enumerate(keys):
+            count = tally.operations.get(key[1])
+            if count is None or (key[1] is None and tally.incomplete):
+                continue
+            plain[row, column] = tally.values.get(key, 0)
+            operations[row, column] = count or np.nan
+    return plain, plain / operations
+
+
+def _p_values(tables: dict, arms: dict, reference: str, keys: list[Key], schema: dict,
+              rules: verdict.Rules) -> dict:
+    """{(arm, key): p}; the family is every counter of the point that is a sum."""
+    chosen = [c for c, key in enumerate(keys) if schema[key[0]]["kind"] in ("sum", "derived")]
+    if not chosen:
+        return {}
+    found = {}
+    rules = verdict.Rules(scheme=rules.scheme, arms_compared=rules.arms_compared, seed=rules.seed,
+                          draws=COUNTER_DRAWS)
+    pairs = {arm: np.array([pair for pair, _ in boots]) for arm, boots in arms.items()}
+    sides = {arm: verdict.Side(_log_rate(tables[arm], chosen), pairs[arm]) for arm in tables}
+    for arm in tables:
+        if arm == reference or min(len(sides[arm].values), len(sides[reference].values)) < 2:
+            continue
+        for column, p in zip(chosen, verdict.family_p(sides[reference], sides[arm], rules)):
+            found[arm, keys[column]] = float(p)
+    return found
+
+
+def _log_rate(table: tuple[np.ndarray, np.ndarray], chosen: list[int]) -> np.ndarray:
+    """Logarithm of the rate an operation; one event in a boot is the least that can be told from none."""
+    plain, per_op = table[0][:, chosen], table[1][:, chosen]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        operations = np.where(plain > 0, plain / per_op, np.nan)
+        typical = np.nanmedian(operations) if np.isfinite(operations).any() else 1.0
+        operations = np.where(np.isfinite(operations), operations, typical)
+    return np.where(np.isfinite(plain), np.log((np.maximum(plain, 0) + 1) / operations), np.nan)
+
+
+def _change(reference: dict, arm: dict, p: float | None) -> dict:
+    out = {"change": _relative(reference["median"], arm["median"]),
+           "per_op_change": _relative(reference["per_op"], arm["per_op"]), "p": p, "verdict": "none"}
+    if p is not None:
+        moved = out["per_op_change"]
+        large = moved is None and (arm["per_op"] or 0) > 0 or moved is not None and abs(moved) >= SMALL_CHANGE
+        out["verdict"] = "changed" if p <= verdict.ALPHA and large else "undecided"
+    return out
+
+
+def _relative(before: float | None, after: float | None) -> float | None:
+    """Null where the reference is 0: there is no ratio to nothing."""
+    if before is None or after is None or before == 0:
+        return None
+    return after / before - 1
+
+
+def _median(values) -> float | None:
+    values = [float(v) for v in values if v is not None and np.isfinite(v)]
+    return median(values) if values else None
+
+
+# -- locks ----------------------------------------------------------------------------------------
+
+
+def locks(arms: dict[str, list[tuple[int, BootTally]]], schema: dict, point: dict) -> list[dict]:
+    """One entry a class and test, the class's sum over tests last; by owner inside."""
+    names = [name for name, about in schema.items() if about["scope"] == "lock" and about["kind"] != "derived"]
+    present: dict[tuple[str, str | None], set[str]] = {}
+    for boots in arms.values():
+        for _, tally in boots:
+            for key, owners in tally.locks.items():
+                present.setdefault(key, set()).update(owners)
+    classes = list(dict.fromkeys(key[0] for key in present))
+    entries = []
+    for lock_class in classes:
+        tests = [test for name, test in present if name == lock_class and test is not None]
+        for test in [*tests, None]:
+            owners = sorted(present[lock_class, test])
+            entry = {"name": lock_class, "test": test, "point": point, "arms": {}, "owners": {}}
+            for arm, boots in arms.items():
+                rows = [tally.locks.get((lock_class, test), {}) for _, tally in boots]
+                entry["arms"][arm] = _lock_row([_over_owners(row, schema) for row in rows], names, schema)
+            for owner in owners:
+                entry["owners"][owner] = {
+                    arm: _lock_row([tally.locks.get((lock_class, test), {}).get(owner, {}) for _, tally in boots],
+                                   names, schema)
+                    for arm, boots in arms.items()
+                }
+            entries.append(entry)
+    return entries
+
+
+def _over_owners(owners: dict[str, dict], schema: dict) -> dict:
+    total: dict = {}
+    for values in owners.values():
+        for counter, value in values.items():
+            _merge(total, counter, value, schema.get(counter, {}).get("kind", "sum"))
+    return total
+
+
+def _lock_row(boots: list[dict], names: list[str], schema: dict) -> dict:
+    """Medians over boots; besides, each counter in the unit of the first as its share of the first."""
+    row = {name: _median([values.get(name, 0) for values in boots]) for name in names}
+    if not names:
+        return row
+    first = names[0]
+    for name in names[1:]:
+        if schema[name]["unit"] == schema[first]["unit"] and schema[name]["kind"] == "sum":
+            shares = [values.get(name, 0) / values[first] for values in boots if values.get(first)]
+            row[f"{name}_share"] = _median(shares)
+    return row
+
+
+# -- memory held ----------------------------------------------------------------------------------
+
+
+def footprint(arms: dict[str, list[tuple[int, BootTally]]], digests: list[dict], schema: dict) -> list[dict]:
+    """What each layer held at the end of a test's rounds, at most over the tests, in bytes where it can be said."""
+    sizes = {cache["name"]: cache.get("size") or 0 for digest in digests for cache in digest.get("caches") or []}
+    entries = []
+    for name, about in schema.items():
+        if about["kind"] != "gauge" or about["scope"] not in ("cache", "node"):
+            continue
+        entry = {"name": name, "unit": about["unit"], "doc": about.get("doc", ""), "arms": {}}
+        for arm, boots in arms.items():
+            values, in_bytes = [], []
+            for _, tally in boots:
+                values.append(tally.values.get((name, None, None), 0))
+                in_bytes.append(_bytes_held(tally, name, about["unit"], sizes))
+            known = all(value is not None for value in in_bytes)
+            entry["arms"][arm] = {"median": _median(values), "bytes": _median(in_bytes) if known else None}
+        if any(arm["median"] for arm in entry["arms"].values()):
+            entries.append(entry)
+    return entries
+
+
+def _bytes_held(tally: BootTally, name: str, unit: str, sizes: dict[str, int]) -> float | None:
+    if unit == "bytes":
+        return tally.values.get((name, None, None), 0)
+    if unit == "pages":
+        return tally.values.get((name, None, None), 0) * PAGE_BYTES
+    if unit != "objects":
+        return None
+    by_test: dict[str, float] = {}
+    for (counter, test, cache), value in tally.values.items():
+        if counter == name and cache is not None and test is not None:
+            by_test[test] = by_test.get(test, 0) + value * sizes.get(cache, 0)
+    return max(by_test.values(), default=0)
