@@ -66,7 +66,7 @@ size_t heap_ksize(struct heap *h, const void *p)
         return 0;
     tag = pages_owner(h, f);
     if (TAG_KIND(tag) == FRAME_SLAB)
-        return f->cache->size;
+        return object_live(f->cache, (void *)(uintptr_t)p) ? f->cache->size : 0;
     if (TAG_KIND(tag) == FRAME_LARGE && ((uintptr_t)p & (PAGE_SIZE - 1)) == 0)
         return PAGE_SIZE << TAG_ORDER(tag);
     return 0;

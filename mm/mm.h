@@ -43,7 +43,7 @@ bool free_pages(struct heap *h, void *block, unsigned order); /* false: refused 
 NODISCARD void *heap_kmalloc(struct heap *h, size_t size);
 bool heap_kfree(struct heap *h, void *p); /* NULL is fine; false: refused as a bad free */
 NODISCARD void *heap_krealloc(struct heap *h, void *p, size_t size);
-size_t heap_ksize(struct heap *h, const void *p); /* usable bytes of a live block */
+size_t heap_ksize(struct heap *h, const void *p); /* usable bytes; 0: p is no live block */
 
 /* -- caches -- */
 struct kmem_cache_args {

@@ -90,6 +90,9 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj)
     if (likely(c->objstate == V_objstate_header)) {
         u64 expected = STATE_WORD(OBJECT_ALLOCATED);
 
+        /* Where bytes are guarded, a word before a wrong address may not even be read. */
+        if (PLAT_REDZONE_BYTES && object_index(c, object_slab(c, obj), obj) >= c->capacity)
+            return false;
         return ((uintptr_t)obj & (KMALLOC_ALIGN - 1)) == 0 &&
                __atomic_compare_exchange_n(&object_header(obj)->state, &expected,
                                            STATE_WORD(OBJECT_CACHED), false, __ATOMIC_ACQ_REL,
@@ -122,6 +125,13 @@ static inline u64 object_found(const struct kmem_cache *c, void *obj)
     if (c->objstate == V_objstate_side)
         return STATE_WORD(__atomic_load_n(object_side(c, obj), __ATOMIC_RELAXED));
     return __atomic_load_n(&object_header(obj)->state, __ATOMIC_RELAXED);
+}
+
+/* obj is the start of an object, and allocated as far as objstate= can tell. */
+static inline bool object_live(const struct kmem_cache *c, void *obj)
+{
+    return object_index(c, object_slab(c, obj), obj) < c->capacity &&
+           (c->objstate == V_objstate_off || object_found(c, obj) == STATE_WORD(OBJECT_ALLOCATED));
 }
 
 /* Where the free-list link stands: in the header, else in the object (past a constructed one). */

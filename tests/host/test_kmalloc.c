@@ -285,6 +285,7 @@ TEST(bad_frees_are_refused_by_kind)
         EXPECT_TRUE(heap_kfree(t.h, big));
         expect_refused(&t, big, BADFREE_free_page);
         EXPECT_NULL(heap_krealloc(t.h, p + 32, 500));
+        EXPECT_NULL(heap_krealloc(t.h, p, 50)); /* freed: not even to stay in place */
         EXPECT_TRUE(heap_good(&t));
         heap_delete(&t);
     }
