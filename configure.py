@@ -131,6 +131,7 @@ ARCH_HOST = [
     'arch/host/fault.c',
     'arch/host/host.c',
     'arch/host/io.c',
+    'arch/host/symbol.c',
 ]
 
 ARCH_HOST_MAIN = [

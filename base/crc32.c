@@ -10,11 +10,11 @@
 #include "crc32.h"
 
 /* ENTRY(BASIS, i): the contribution of byte i from those of bits 0..7. */
-#define BIT(i, b, v)           ((i) >> (b)&1 ? (v) : 0u)
+#define BIT(i, b, v) ((i) >> (b)&1 ? (v) : 0u)
 #define ENTRY_(i, a, b, c, d, e, f, g, h)                                                          \
     (BIT(i, 0, a) ^ BIT(i, 1, b) ^ BIT(i, 2, c) ^ BIT(i, 3, d) ^ BIT(i, 4, e) ^ BIT(i, 5, f) ^     \
      BIT(i, 6, g) ^ BIT(i, 7, h))
-#define ENTRY(i, ...)          ENTRY_(i, __VA_ARGS__)
+#define ENTRY(i, ...) ENTRY_(i, __VA_ARGS__)
 #define ENTRIES_4(i, ...)                                                                          \
     ENTRY(i, __VA_ARGS__), ENTRY((i) + 1, __VA_ARGS__), ENTRY((i) + 2, __VA_ARGS__),               \
         ENTRY((i) + 3, __VA_ARGS__)

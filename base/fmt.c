@@ -47,7 +47,8 @@ static void put_text(struct out *o, const struct spec *s, const char *text)
 }
 
 /* prefix stands before the digits and before any zero padding: "-", "0x" or "". */
-static void put_number(struct out *o, const struct spec *s, u64 v, unsigned base, const char *prefix)
+static void put_number(struct out *o, const struct spec *s, u64 v, unsigned base,
+                       const char *prefix)
 {
     char digits[20];
     unsigned n = 0;

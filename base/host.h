@@ -23,7 +23,7 @@ NODISCARD bool host_timer_start(u64 period_ns, void (*fn)(void *arg), void *arg)
 /* What a panic adds to its line on the console: fn gets the return addresses of the panicking thread. It may
  * allocate nothing and take no lock. One handler; NULL takes it away. */
 void host_panic_handler_set(void (*fn)(const struct panic_info *info, const u64 *addr, unsigned n));
-/* The nearest exported symbol at or below addr, or NULL; *offset gets the distance. */
+/* The function of this program that addr is in, or NULL; *offset gets the distance from its start. */
 const char *host_symbol(u64 addr, u64 *offset);
 
 void host_console_write(const char *text, size_t n);

@@ -376,11 +376,13 @@ static bool has_empty_name(const char *list)
 bool knobs_check(const struct knobs *k, struct knob_refusals *r)
 {
     if (k->overcommit && !k->force && k->lock == V_lock_ticket)
-        contradict(r, "lock=ticket overcommit=1", "lock=tas",
-                   "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
+        contradict(
+            r, "lock=ticket overcommit=1", "lock=tas",
+            "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
     if (k->overcommit && !k->force && k->lock == V_lock_mcs)
-        contradict(r, "lock=mcs overcommit=1", "lock=tas",
-                   "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
+        contradict(
+            r, "lock=mcs overcommit=1", "lock=tas",
+            "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
     if (k->set[KNOB_ID_kbench_ms] && k->kbench_ops)
         contradict(r, "kbench.ms kbench.ops", "kbench.ms",
                    "a round ends by time or by operations, not by both");

@@ -12,7 +12,10 @@ struct list {
     struct list *next, *prev;
 };
 
-#define LIST_INIT(name) {&(name), &(name)}
+#define LIST_INIT(name)                                                                            \
+    {                                                                                              \
+        &(name), &(name)                                                                           \
+    }
 
 static ALWAYS_INLINE void list_init(struct list *l)
 {
@@ -91,6 +94,7 @@ static ALWAYS_INLINE void list_splice_back(struct list *to, struct list *from)
 
 /* The body may remove the element it is on (and no other). */
 #define list_for_each(e, l)                                                                        \
-    for (struct list *e = (l)->next, *e##_next = e->next; e != (l); e = e##_next, e##_next = e->next)
+    for (struct list *e = (l)->next, *e##_next = e->next; e != (l);                                \
+         e = e##_next, e##_next = e->next)
 
 #endif

@@ -16,9 +16,9 @@
 #include "../base/string.h"
 #include "telemetry/telemetry.h"
 
-#define TIMER_HZ_MIN  20u /* telemetry_tick() moves bytes to the port too */
-#define PANIC_FRAMES  24u
-#define LOG_LINE_MAX  320
+#define TIMER_HZ_MIN 20u /* telemetry_tick() moves bytes to the port too */
+#define PANIC_FRAMES 24u
+#define LOG_LINE_MAX 320
 
 static struct bootinfo *boot;
 static u64 started_at;  /* cycles */

@@ -74,9 +74,10 @@ void host_fault_cpu_init(unsigned cpu)
 void host_fault_init(void)
 {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
-    struct sigaction action = {.sa_sigaction = on_fault,
-                               /* A fault inside the panic comes here again: it must not be held back. */
-                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    struct sigaction action = {
+        .sa_sigaction = on_fault,
+        /* A fault inside the panic comes here again: it must not be held back. */
+        .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 
     for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
         sigaction(numbers[i], &action, NULL);

@@ -6,7 +6,6 @@
  *
  * Locking: none; write(2) keeps each line whole. Contexts: any thread. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -78,16 +77,6 @@ NORETURN void plat_exit(enum plat_exit how)
     _exit(exit_status[how]);
 }
 
-const char *host_symbol(u64 addr, u64 *offset)
-{
-    Dl_info info;
-
-    if (!dladdr((void *)addr, &info) || !info.dli_sname) // NOLINT
-        return NULL;
-    *offset = addr - (u64)info.dli_saddr;
-    return info.dli_sname;
-}
-
 static u64 fault_frame, fault_ip; /* by the thread that panics, before it does */
 
 void host_backtrace_from(u64 frame, u64 ip)
@@ -141,9 +130,10 @@ PRINTF(1, 2) static void say(const char *format, ...)
 
 static void say_what_happened(const struct panic_info *info)
 {
-    say("\nHAYLOFT-PANIC kind=%u name=%s cpu=%u v0=0x%llx v1=0x%llx v2=0x%llx v3=0x%llx at=%s:%d text=\"%s\"\n",
-        info->kind, info->kind < NR_PANIC_KINDS ? panic_kind_names[info->kind] : "?",
-        plat_cpu_id(), (unsigned long long)info->value[0], (unsigned long long)info->value[1],
+    say("\nHAYLOFT-PANIC kind=%u name=%s cpu=%u v0=0x%llx v1=0x%llx v2=0x%llx v3=0x%llx at=%s:%d "
+        "text=\"%s\"\n",
+        info->kind, info->kind < NR_PANIC_KINDS ? panic_kind_names[info->kind] : "?", plat_cpu_id(),
+        (unsigned long long)info->value[0], (unsigned long long)info->value[1],
         (unsigned long long)info->value[2], (unsigned long long)info->value[3], info->file,
         info->line, info->text);
 }

@@ -98,10 +98,14 @@ static const char *read_args(const char *path)
 static void parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"cpus", required_argument, NULL, 'c'},      {"memory", required_argument, NULL, 'm'},
-        {"telemetry", required_argument, NULL, 't'}, {"console", required_argument, NULL, 'o'},
-        {"args", required_argument, NULL, 'a'},      {"args-file", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},            {NULL, 0, NULL, 0},
+        {"cpus", required_argument, NULL, 'c'},
+        {"memory", required_argument, NULL, 'm'},
+        {"telemetry", required_argument, NULL, 't'},
+        {"console", required_argument, NULL, 'o'},
+        {"args", required_argument, NULL, 'a'},
+        {"args-file", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     int c;
 

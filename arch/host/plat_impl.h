@@ -1,4 +1,4 @@
-/* plat_impl.h (host): the inline part of the platform contract for a process whose CPUs are threads.
+/* plat_impl.h: the inline part of the platform contract for the host, a process whose CPUs are threads.
  *
  * No interrupt enters a CPU, so "interrupts off" and "preemption off" order the compiler and nothing else.
  * Under a sanitizer the one-instruction counter add becomes a relaxed load and store, because a sanitizer
@@ -12,7 +12,7 @@
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define HOST_ASAN 1
+#define HOST_ASAN          1
 #define PLAT_REDZONE_BYTES 16
 #include <sanitizer/asan_interface.h>
 #endif

@@ -25,7 +25,8 @@ void test_register(struct test *t);
 void test_checked(void);
 void test_failed(const char *file, int line, const char *text) COLD;
 void test_failed_values(const char *file, int line, const char *text, u64 a, u64 b) COLD;
-void test_failed_text(const char *file, int line, const char *text, const char *a, const char *b) COLD;
+void test_failed_text(const char *file, int line, const char *text, const char *a,
+                      const char *b) COLD;
 
 /* Gives the test n CPUs (plat_cpu_count() and plat_run_on_cpus() follow). Each test starts with 1. */
 void host_test_cpus(unsigned n);
@@ -71,15 +72,15 @@ bool test_has_asan(void);
             test_failed_values(__FILE__, __LINE__, #a " " #op " " #b, (u64)expect_a_,              \
                                (u64)expect_b_);                                                    \
     } while (0)
-#define EXPECT_EQ(a, b)  EXPECT_OP(a, ==, b)
-#define EXPECT_NE(a, b)  EXPECT_OP(a, !=, b)
-#define EXPECT_LT(a, b)  EXPECT_OP(a, <, b)
-#define EXPECT_LE(a, b)  EXPECT_OP(a, <=, b)
-#define EXPECT_GT(a, b)  EXPECT_OP(a, >, b)
-#define EXPECT_GE(a, b)  EXPECT_OP(a, >=, b)
-#define EXPECT_NULL(p)   EXPECT((p) == NULL)
-#define EXPECT_TRUE(c)   EXPECT(c)
-#define EXPECT_FALSE(c)  EXPECT(!(c))
+#define EXPECT_EQ(a, b) EXPECT_OP(a, ==, b)
+#define EXPECT_NE(a, b) EXPECT_OP(a, !=, b)
+#define EXPECT_LT(a, b) EXPECT_OP(a, <, b)
+#define EXPECT_LE(a, b) EXPECT_OP(a, <=, b)
+#define EXPECT_GT(a, b) EXPECT_OP(a, >, b)
+#define EXPECT_GE(a, b) EXPECT_OP(a, >=, b)
+#define EXPECT_NULL(p)  EXPECT((p) == NULL)
+#define EXPECT_TRUE(c)  EXPECT(c)
+#define EXPECT_FALSE(c) EXPECT(!(c))
 
 #define EXPECT_STR(a, b)                                                                           \
     do {                                                                                           \

@@ -101,9 +101,8 @@ static void expect_values(struct list *l, const char *want)
 {
     char got[32] = "";
 
-    list_for_each (e, l)
-        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%d",
-                 list_entry(e, struct item, link)->value);
+    list_for_each(e, l) snprintf(got + strlen(got), sizeof(got) - strlen(got), "%d",
+                                 list_entry(e, struct item, link)->value);
     EXPECT_STR(got, want);
     got[0] = 0;
     for (struct list *e = l->prev; e != l; e = e->prev) {
@@ -147,14 +146,14 @@ TEST(list_keeps_order_both_ways)
     expect_values(&l, "0234");
     EXPECT_EQ(list_last(&l), &item[4].link);
     EXPECT_EQ(list_pop_front(&l), &item[0].link);
-    list_for_each (e, &l)
-        list_remove(e);
+    list_for_each(e, &l) list_remove(e);
     EXPECT(list_empty(&l));
 }
 
 TEST(poison_values_are_recognisable)
 {
-    static const u8 value[] = {POISON_FRESH, POISON_FREE, POISON_REDZONE, POISON_PAGE, POISON_STACK};
+    static const u8 value[] = {POISON_FRESH, POISON_FREE, POISON_REDZONE, POISON_PAGE,
+                               POISON_STACK};
 
     for (size_t i = 0; i < sizeof(value); i++) {
         u64 eight = value[i] * 0x0101010101010101u;

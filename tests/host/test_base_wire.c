@@ -63,10 +63,14 @@ TEST(cbor_rfc8949_integers)
         i64 v;
         const char *hex;
     } negative[] = {
-        {-1, "20"},         {-10, "29"},
-        {-24, "37"},        {-25, "3818"},
-        {-100, "3863"},     {-1000, "3903e7"},
-        {5, "05"},          {INT64_MAX, "1b7fffffffffffffff"},
+        {-1, "20"},
+        {-10, "29"},
+        {-24, "37"},
+        {-25, "3818"},
+        {-100, "3863"},
+        {-1000, "3903e7"},
+        {5, "05"},
+        {INT64_MAX, "1b7fffffffffffffff"},
         {INT64_MIN, "3b7fffffffffffffff"},
     };
 

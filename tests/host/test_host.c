@@ -145,9 +145,10 @@ TEST(a_panic_says_one_machine_readable_line)
     n = read(fd[0], panic_output, sizeof(panic_output) - 1);
     close(fd[0]);
     REQUIRE(n > 0);
-    EXPECT_EQ(strncmp(panic_output, "HAYLOFT-PANIC kind=", 19), 0);
+    EXPECT_EQ(strncmp(panic_output, "\nHAYLOFT-PANIC kind=", 20), 0);
     EXPECT(strstr(panic_output, "name=provoked"));
-    EXPECT(strstr(panic_output, "abc"));
+    EXPECT(strstr(panic_output, "v0=0xabc v1=0x7"));
+    EXPECT(strstr(panic_output, "panic_to_pipe+")); /* the backtrace */
     EXPECT(strstr(panic_output, "test_host.c"));
 }
 

@@ -207,13 +207,20 @@ TEST(suffixes)
 TEST(a_typing_error_names_what_was_meant)
 {
     static const char *const typed[][2] = {
-        {"frnt=bounded", "front"},       {"fornt=none", "front"},
-        {"stats_slab=off", "stats.slab"}, {"lockstats=count", "lockstat"},
-        {"FRONT=none", ""},              {"bounded.object=3", "bounded.objects"},
-        {"xyzzyqwertyuiop=1", ""},       {"front=bonded", "front=bounded"},
-        {"stats.slab=percup", "stats.slab=percpu"}, {"owner=tga", "owner=tag"},
-        {"kbench=1001", "kbench=1000"},  {"front", "front"},
-        {"front:none", "front"},         {"=none", ""},
+        {"frnt=bounded", "front"},
+        {"fornt=none", "front"},
+        {"stats_slab=off", "stats.slab"},
+        {"lockstats=count", "lockstat"},
+        {"FRONT=none", ""},
+        {"bounded.object=3", "bounded.objects"},
+        {"xyzzyqwertyuiop=1", ""},
+        {"front=bonded", "front=bounded"},
+        {"stats.slab=percup", "stats.slab=percpu"},
+        {"owner=tga", "owner=tag"},
+        {"kbench=1001", "kbench=1000"},
+        {"front", "front"},
+        {"front:none", "front"},
+        {"=none", ""},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(typed); i++) {
