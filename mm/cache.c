@@ -12,87 +12,25 @@
  *
  * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
  * destroy thread. */
-#include "objstate_impl.h"
+#include "fast_impl.h"
 
-/* -- fast path -- */
+/* -- fast path (fast_impl.h has the bodies) -- */
 
-static NOINLINE void *alloc_slow(struct kmem_cache *c, struct cache_cpu *cc);
-static NOINLINE void free_slow(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
-static NOINLINE void alloc_extra(struct kmem_cache *c, void *obj);
-static NOINLINE bool free_extra(struct kmem_cache *c, void *obj);
-static NOINLINE COLD bool free_refused(struct kmem_cache *c, void *obj);
-static NOINLINE bool zone_intact(const struct kmem_cache *c, const void *obj);
-
-static ALWAYS_INLINE void *alloc_inline(struct kmem_cache *c, size_t size)
+void *cache_alloc_other(struct kmem_cache *c, size_t size)
 {
-    unsigned long flags = plat_irq_save();
-    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
-    u32 n = cc->count;
-    void *obj;
-
-    if (likely(n)) {
-        obj = cc->object[n - 1];
-        cc->count = n - 1;
-        object_allocate(c, obj);
-        plat_counter_add(&cc->ctr[CACHE_alloc_fast], 1);
-    } else {
-        obj = alloc_slow(c, cc);
-        if (unlikely(!obj)) {
-            plat_irq_restore(flags);
-            return NULL;
-        }
-    }
-    if (c->mode & MODE_STAT_PERCPU)
-        plat_counter_add(&cc->ctr[CACHE_stat_alloc], 1);
-    plat_irq_restore(flags);
-    object_show(obj, size);
-    if (unlikely(c->mode & MODE_SLOW_ALLOC))
-        alloc_extra(c, obj);
-    return obj;
+    return c->objstate == V_objstate_side ? cache_alloc_as(c, size, V_objstate_side)
+                                          : cache_alloc_as(c, size, V_objstate_off);
 }
 
-static ALWAYS_INLINE bool free_inline(struct kmem_cache *c, void *obj)
+bool cache_free_other(struct kmem_cache *c, void *obj)
 {
-    struct cache_cpu *cc;
-    unsigned long flags;
-    u32 n;
-
-    if (unlikely(c->mode & ~(u32)MODE_STAT_PERCPU)) {
-        if (!free_extra(c, obj))
-            return false;
-    } else if (unlikely(!object_claim(c, obj))) {
-        return free_refused(c, obj);
-    }
-    object_hide(c, obj);
-    flags = plat_irq_save();
-    cc = cache_cpu(c, plat_cpu_id());
-    n = cc->count;
-    if (likely(n < cc->limit)) {
-        cc->object[n] = obj;
-        cc->count = n + 1;
-        plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
-    } else {
-        free_slow(c, cc, obj);
-    }
-    if (c->mode & MODE_STAT_PERCPU)
-        plat_counter_add(&cc->ctr[CACHE_stat_free], 1);
-    plat_irq_restore(flags);
-    return true;
-}
-
-void *cache_alloc(struct kmem_cache *c, size_t size)
-{
-    return alloc_inline(c, size);
-}
-
-bool cache_free(struct kmem_cache *c, void *obj)
-{
-    return free_inline(c, obj);
+    return c->objstate == V_objstate_side ? cache_free_as(c, obj, V_objstate_side)
+                                          : cache_free_as(c, obj, V_objstate_off);
 }
 
 void *kmem_cache_alloc(struct kmem_cache *c)
 {
-    return alloc_inline(c, c->size);
+    return cache_alloc(c, c->size);
 }
 
 bool kmem_cache_free(struct kmem_cache *c, void *obj)
@@ -107,29 +45,42 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj)
         return badfree(c->heap, badfree_kind_of(c->heap, obj), obj, tag, c);
     if (unlikely(f->cache != c))
         return badfree(c->heap, BADFREE_wrong_cache, obj, tag, c);
-    return free_inline(c, obj);
+    return cache_free(c, obj);
 }
 
 /* -- slow path -- */
 
-static void *alloc_slow(struct kmem_cache *c, struct cache_cpu *cc)
+static void *take_one(struct kmem_cache *c, struct cache_cpu *cc)
 {
     void *obj = NULL;
 
-    if (cc->limit == 0) {
-        if (!slab_take(c, &obj, 1, true))
-            obj = NULL;
-    } else {
-        obj = bounded_refill(c, cc);
-        if (obj)
-            object_allocate(c, obj);
-    }
-    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    if (cc->limit == 0)
+        return slab_take(c, &obj, 1, true) ? obj : NULL;
+    obj = bounded_refill(c, cc);
+    if (obj)
+        object_allocate(c, obj, c->objstate);
     return obj;
 }
 
-static void free_slow(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
 {
+    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+    void *obj = take_one(c, cc);
+
+    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    if (obj && (c->mode & MODE_STAT_PERCPU))
+        plat_counter_add(&cc->ctr[CACHE_stat_alloc], 1);
+    plat_irq_restore(flags);
+    if (!obj)
+        return NULL;
+    object_show(obj, size);
+    return c->mode & MODE_SLOW_ALLOC ? cache_alloc_extra(c, obj) : obj;
+}
+
+bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
+{
+    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+
     if (cc->limit == 0) {
         slab_put(c, &obj, 1);
     } else {
@@ -137,6 +88,16 @@ static void free_slow(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
         cc->object[cc->count++] = obj;
     }
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+    if (c->mode & MODE_STAT_PERCPU)
+        plat_counter_add(&cc->ctr[CACHE_stat_free], 1);
+    plat_irq_restore(flags);
+    return true;
+}
+
+void object_corrupt(const struct kmem_cache *c, void *obj)
+{
+    PANIC(PANIC_check_failed, "a cached object's state was written over", obj,
+          object_found(c, obj));
 }
 
 /* The first byte of an object that a fill pattern may use: a link may stand before it. */
@@ -160,7 +121,7 @@ static void stat_global(struct stat_line *s, bool alloc, u64 bytes)
     __atomic_fetch_add(&s->bytes, alloc ? bytes : ~bytes + 1, __ATOMIC_RELAXED);
 }
 
-static void alloc_extra(struct kmem_cache *c, void *obj)
+void *cache_alloc_extra(struct kmem_cache *c, void *obj)
 {
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, true, c->size);
@@ -172,6 +133,7 @@ static void alloc_extra(struct kmem_cache *c, void *obj)
             PANIC(PANIC_heap_corrupt, "an object was written to after it was freed", obj, c->id);
         memset(obj, POISON_FRESH, c->size);
     }
+    return obj;
 }
 
 static bool zone_intact(const struct kmem_cache *c, const void *obj)
@@ -185,13 +147,11 @@ static bool zone_intact(const struct kmem_cache *c, const void *obj)
     return intact;
 }
 
-/* The claim, and what the modes add to it; false: refused. */
-static bool free_extra(struct kmem_cache *c, void *obj)
+bool cache_free_extra(struct kmem_cache *c, void *obj)
 {
-    if (!object_claim(c, obj))
-        return free_refused(c, obj);
-    /* The object is this CPU's alone now. An overrun is refused after the claim: it stays out of
-     * circulation. */
+    if (!object_claim(c, obj, c->objstate))
+        return cache_free_refused(c, obj);
+    /* The object is this CPU's alone now. After an overrun it stays out of circulation. */
     if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj)) {
         object_set(c, obj, OBJECT_ALLOCATED);
         return badfree(c->heap, BADFREE_corrupt, obj, *((u8 *)obj + c->size), c);
@@ -202,11 +162,11 @@ static bool free_extra(struct kmem_cache *c, void *obj)
     }
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, false, c->size);
-    return true;
+    return cache_free_claimed(c, obj);
 }
 
 /* Says why an object could not be claimed. */
-static bool free_refused(struct kmem_cache *c, void *obj)
+bool cache_free_refused(struct kmem_cache *c, void *obj)
 {
     u32 i = object_index(c, object_slab(c, obj), obj);
     u64 found;

@@ -8,12 +8,13 @@
  * block is large enough.
  *
  * Locking: none of its own. Contexts: thread, interrupt. */
-#include "objstate_impl.h"
+#include "fast_impl.h"
 
 /* -- fast path -- */
 
 static NOINLINE void *kmalloc_edge(struct heap *h, size_t size);
 static NOINLINE bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p);
+static NOINLINE bool kfree_owner_lock(struct heap *h, struct frame *f, void *p);
 static NOINLINE COLD bool kfree_edge(struct heap *h, void *p);
 
 void *heap_kmalloc(struct heap *h, size_t size)
@@ -25,12 +26,15 @@ void *heap_kmalloc(struct heap *h, size_t size)
 
 bool heap_kfree(struct heap *h, void *p)
 {
-    struct frame *f = frame_of(&h->frames, p);
+    u64 i = frame_number(&h->frames, p);
+    struct frame *f = &h->frames.at[i];
     u32 tag;
 
-    if (unlikely(!f))
+    if (unlikely(i >= h->frames.count))
         return kfree_edge(h, p);
-    tag = pages_owner(h, f);
+    if (unlikely(h->owner_lock))
+        return kfree_owner_lock(h, f, p);
+    tag = frame_tag_load(f);
     if (likely(TAG_KIND(tag) == FRAME_SLAB))
         return cache_free(f->cache, p);
     return kfree_pages(h, f, tag, p);
@@ -48,6 +52,13 @@ static bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p)
     if (TAG_KIND(tag) == FRAME_LARGE)
         return large_free(h, f, tag, p);
     return badfree(h, badfree_kind_of(h, p), p, tag, NULL);
+}
+
+static bool kfree_owner_lock(struct heap *h, struct frame *f, void *p)
+{
+    u32 tag = pages_owner(h, f);
+
+    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(f->cache, p) : kfree_pages(h, f, tag, p);
 }
 
 static bool kfree_edge(struct heap *h, void *p)

@@ -97,10 +97,16 @@ struct frames {
     struct frame *at;
 };
 
+/* Not below fs->count if p is outside. */
+static ALWAYS_INLINE u64 frame_number(const struct frames *fs, const void *p)
+{
+    return ((uintptr_t)p - fs->base) >> PAGE_SHIFT;
+}
+
 /* NULL if p is outside. */
 static ALWAYS_INLINE struct frame *frame_of(const struct frames *fs, const void *p)
 {
-    u64 i = ((uintptr_t)p - fs->base) >> PAGE_SHIFT;
+    u64 i = frame_number(fs, p);
 
     return likely(i < fs->count) ? &fs->at[i] : NULL;
 }
@@ -258,7 +264,12 @@ bool heap_reclaim(struct heap *h);
 /* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
 NODISCARD struct frame *pages_get(struct heap *h, unsigned order);
 void pages_put(struct heap *h, struct frame *head, unsigned order);
-u32 pages_owner(struct heap *h, const struct frame *f); /* the tag, read as owner= says */
+u32 pages_owner_locked_read(struct heap *h, const struct frame *f);
+/* The tag, read as owner= says. */
+static ALWAYS_INLINE u32 pages_owner(struct heap *h, const struct frame *f)
+{
+    return unlikely(h->owner_lock) ? pages_owner_locked_read(h, f) : frame_tag_load(f);
+}
 void *large_alloc(struct heap *h, size_t size);
 bool large_free(struct heap *h, struct frame *f, u32 tag, void *p);
 
@@ -287,8 +298,6 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
 NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);
 /* Enters c into the table; false if it is full. */
 NODISCARD bool cache_register(struct heap *h, struct kmem_cache *c);
-bool cache_free(struct kmem_cache *c, void *obj); /* obj lies in a slab of c */
-void *cache_alloc(struct kmem_cache *c, size_t size);
 void cache_drain_cpu(struct kmem_cache *c, unsigned cpu); /* interrupts off, own CPU */
 
 /* Zeroed pages for tables that live as long as the heap; NULL on shortage. heap.c */

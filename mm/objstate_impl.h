@@ -64,30 +64,35 @@ static ALWAYS_INLINE u8 *object_side(const struct kmem_cache *c, const void *obj
     return likely(i < c->capacity) ? (u8 *)base + i : NULL;
 }
 
-/* -- fast path: the two moves of an allocation and its free -- */
+NORETURN NOINLINE COLD void object_corrupt(const struct kmem_cache *c, void *obj); /* cache.c */
+
+/* -- fast path: the two moves of an allocation and its free; objstate is c->objstate -- */
 
 /* CACHED → ALLOCATED, by the CPU whose array held obj. A wrong state here means that something
  * wrote over the state of a free object. */
-static ALWAYS_INLINE void object_allocate(const struct kmem_cache *c, void *obj)
+static ALWAYS_INLINE void object_allocate(const struct kmem_cache *c, void *obj,
+                                          enum knob_value objstate)
 {
-    if (likely(c->objstate == V_objstate_header)) {
+    if (objstate == V_objstate_header) {
         u64 *word = &object_header(obj)->state;
 
-        CHECK_VALUES(__atomic_load_n(word, __ATOMIC_RELAXED) == STATE_WORD(OBJECT_CACHED), obj,
-                     *word);
+        if (unlikely(__atomic_load_n(word, __ATOMIC_RELAXED) != STATE_WORD(OBJECT_CACHED)))
+            object_corrupt(c, obj);
         __atomic_store_n(word, STATE_WORD(OBJECT_ALLOCATED), __ATOMIC_RELAXED);
-    } else if (c->objstate == V_objstate_side) {
+    } else if (objstate == V_objstate_side) {
         u8 *byte = object_side(c, obj);
 
-        CHECK_VALUES(__atomic_load_n(byte, __ATOMIC_RELAXED) == OBJECT_CACHED, obj, *byte);
+        if (unlikely(__atomic_load_n(byte, __ATOMIC_RELAXED) != OBJECT_CACHED))
+            object_corrupt(c, obj);
         __atomic_store_n(byte, OBJECT_ALLOCATED, __ATOMIC_RELAXED);
     }
 }
 
 /* ALLOCATED → CACHED: the claim of a free. False if obj is no allocated object. */
-static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj)
+static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
+                                       enum knob_value objstate)
 {
-    if (likely(c->objstate == V_objstate_header)) {
+    if (objstate == V_objstate_header) {
         u64 expected = STATE_WORD(OBJECT_ALLOCATED);
 
         /* Where bytes are guarded, a word before a wrong address may not even be read. */
@@ -98,7 +103,7 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj)
                                            STATE_WORD(OBJECT_CACHED), false, __ATOMIC_ACQ_REL,
                                            __ATOMIC_RELAXED);
     }
-    if (c->objstate == V_objstate_side) {
+    if (objstate == V_objstate_side) {
         u8 *byte = object_side(c, obj), expected = OBJECT_ALLOCATED;
 
         return byte && __atomic_compare_exchange_n(byte, &expected, OBJECT_CACHED, false,

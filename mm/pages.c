@@ -28,13 +28,11 @@ void pages_put(struct heap *h, struct frame *head, unsigned order)
     buddy_free(&h->buddy[0], head, order);
 }
 
-u32 pages_owner(struct heap *h, const struct frame *f)
+u32 pages_owner_locked_read(struct heap *h, const struct frame *f)
 {
     unsigned long flags;
     u32 tag;
 
-    if (likely(!h->owner_lock))
-        return frame_tag_load(f);
     flags = spin_lock_irqsave(&h->buddy[0].lock);
     tag = frame_tag_load(f);
     spin_unlock_irqrestore(&h->buddy[0].lock, flags);
