@@ -24,6 +24,7 @@ import numpy as np
 
 from . import calibrate, digest, expect, limits, tally, verdict, distrust
 from .errors import HayloftError
+from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
 
 SCHEMA = 1
@@ -54,6 +55,7 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "scheme": rules.scheme,
         "looks": list(rules.looks) or None,
         "published": run.get("published"),
+        "published_result": _published(run.get("published")),
         "git": run.get("git"),
         "tool": run.get("tool"),
         "qemu": run.get("qemu"),
@@ -231,6 +233,16 @@ def _rules(run: dict, experiment: dict) -> verdict.Rules:
         arms_compared=max(1, len(run["arms"]) - 1),
         seed=int(run.get("seed") or 1),
     )
+
+
+def _published(name: str | None) -> dict | None:
+    """The row to stand beside the result, as experiments/published.toml has it now."""
+    if not name:
+        return None
+    try:
+        return published_rows().get(name)
+    except HayloftError:
+        return None  # an archive can be read without this checkout's experiments
 
 
 # -- judging --------------------------------------------------------------------------------------

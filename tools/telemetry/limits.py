@@ -1,8 +1,8 @@
 """What a kind of machine cannot show, as data: which verdicts are refused there, and why.
 
 A rule: machines it holds for, a pattern of test names, the reason, and (perhaps) a knob setting that lifts
-it if every arm has it. The report also draws on NOTES: why a published result may come out differently on
-this machine; each is said only where it concerns the run.
+it if every arm has it. (Why a published result comes out differently on a machine is data too: it stands
+with the published rows, in experiments/published.toml.)
 """
 
 from __future__ import annotations
@@ -45,53 +45,3 @@ def refused(machine: str, test: str, shape: str, knobs: list[dict]) -> str | Non
             continue
         return limit.reason
     return None
-
-
-@dataclass(frozen=True)
-class Note:
-    """Said under the comparison with the published row if machine, test and knob fit."""
-
-    machines: tuple[str, ...]
-    tests: str
-    text: str
-    knob: tuple[str, tuple[str, ...]] | None = None  # said only if an arm has the knob at one of these values
-
-
-NOTES = (
-    Note(
-        TRANSLATED,
-        "malloc/*",
-        "Filling freed objects is far dearer in translated code than on a CPU: it steps through string "
-        "stores (4 KiB cost 12 µs by bytes, 1.5 µs by words, against about 0.1 µs on a CPU). From about "
-        "1 KiB upwards the fill, which both arms pay alike, hides what the arms differ in.",
-        ("poison", ("free", "full")),
-    ),
-    Note(
-        TRANSLATED,
-        "*/all-cpus",
-        "Translated code costs each CPU many more host instructions outside the lock than inside it, so a "
-        "contended lock hurts less here than on real CPUs.",
-    ),
-    Note(
-        ("kvm", "tcg", "host", "serial"),
-        "*/all-cpus",
-        "The published machine had 5 CPUs; contention grows with every CPU, so with fewer the gap is smaller.",
-    ),
-    Note(
-        ("host",),
-        "malloc/*",
-        "As a process at native speed the solo path has no virtualisation under it: absolute times are "
-        "lower than the published ones.",
-    ),
-)
-
-
-def notes(machine: str, tests: list[str], knobs: list[dict]) -> list[str]:
-    found = []
-    for note in NOTES:
-        if machine not in note.machines or not any(fnmatchcase(test, note.tests) for test in tests):
-            continue
-        if note.knob and not any(k.get(note.knob[0]) in note.knob[1] for k in knobs):
-            continue
-        found.append(note.text)
-    return found
