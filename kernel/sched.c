@@ -116,6 +116,15 @@ void sched_make_ready(struct thread *t)
     spin_unlock_irqrestore(&c->lock, flags);
 }
 
+void sched_kicked(void)
+{
+    struct cpu *c = sched_this_cpu();
+
+    /* A kick may come late, when the thread that it was for runs already: that one keeps its slice. */
+    if (c && c->current == c->idle)
+        machine_need_resched(c->id, true);
+}
+
 void sched_preempt(void)
 {
     struct cpu *c = sched_this_cpu();

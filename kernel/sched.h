@@ -112,11 +112,13 @@ struct cpu *sched_this_cpu(void);
 void sched_switch_locked(struct cpu *c);
 void sched_make_ready(struct thread *t); /* a WAITING thread; any context but NMI */
 void sched_make_ready_locked(struct cpu *c, struct thread *t); /* WAITING, SLEEPING or new */
-void sched_finish_switch(
-    void);             /* the first thing after a switch, on the new stack; interrupts off */
+/* The first thing after a switch, on the new stack; interrupts off. */
+void sched_finish_switch(void);
 void sched_tick(void); /* slice and sleepers; interrupts off */
-void sched_preempt(
-    void); /* gives the CPU away if it must; interrupts off, preemption not disabled */
+/* Another CPU found this one idle and gave it work; interrupts off. */
+void sched_kicked(void);
+/* Gives the CPU away if it must; interrupts off, preemption not disabled. */
+void sched_preempt(void);
 
 /* -- kernel/run.c: the worker threads of plat_run_on_cpus() -- */
 void run_init(unsigned cpus);
