@@ -210,9 +210,11 @@ def declared_names(files):
 
 
 def string_constants(tree):
-    """String literals that are not docstrings."""
+    """String literals that are neither docstrings nor the help of a command, where a name is an example."""
     docs = set()
     for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in ('help', 'description', 'epilog'):
+            docs.update(id(inner) for inner in ast.walk(node.value))
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             body = node.body
             if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
