@@ -159,6 +159,8 @@ TESTS = {
 
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
 FUZZ = {
+    'cobs_cbor': [],
+    'knobs': [],
 }
 
 # -- flags ----------------------------------------------------------------------------------------------------
