@@ -11,7 +11,7 @@ import sys
 from . import ROOT, __version__
 from .errors import EXIT_INTERRUPTED, EXIT_USAGE, HayloftError, did_you_mean
 
-LIVE = ("auto", "web", "term", "window", "off")
+LIVE = ("auto", "web", "term", "off")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,12 +17,14 @@ import secrets
 import shutil
 import signal
 import sys
+import time
 
 from . import ROOT, __version__, build, defs, experiment as experiments, image, machine, outcome, plan, progress, store
 from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError
 from .machine import facts, qemu
 
 GIVE_UP_PAIRS = 2  # pairs in a row that could not be completed, after which the rest is not tried
+VOID_WAITS = (2.0, 8.0)  # seconds before a pair is booted again whose CPUs the host had no time for
 ICOUNT_OPERATIONS = 20000  # of a round under icount, where the length of a round means nothing
 SHARED_LINE = "telemetry.port=com1"
 DEADLINE_SHARE = 0.9  # of the machine's timeout: so the kernel ends itself, and says why, before it is killed
@@ -245,13 +247,17 @@ class Session:
     def boot_pair(self, group, done, show):
         """Boots one pair, again where a boot fails; True once every arm booted well in one attempt. Attempts
         of earlier processes stay as they are and do not count as tries of this one."""
-        for _ in range(self.info["retries"] + 1):
+        for tried in range(self.info["retries"] + 1):
             attempt, _ = self.next_attempt(group, done)
+            if tried and last == outcome.NOT_PARALLEL:  # a busy host is seldom busy for long
+                time.sleep(VOID_WAITS[min(tried, len(VOID_WAITS)) - 1])
+            last = outcome.OK
             for entry in group:
                 name = self.identity(entry, attempt)
                 if entry["arm"] in self.info["arms"] and name not in done:
                     done[name] = self.boot(entry, attempt, show)
-                    if done[name]["outcome"] != outcome.OK and entry["arm"] in self.info["arms"]:
+                    last = done[name]["outcome"]
+                    if last != outcome.OK and entry["arm"] in self.info["arms"]:
                         break
             if self.next_attempt(group, done)[1]:
                 return True
@@ -290,7 +296,8 @@ class Session:
             "outcome": verdict[0], "reason": verdict[1],
             "lost": (result or {}).get("lost") or 0, "damaged": (result or {}).get("damaged") or 0,
             "host": ended.host if ended else {"load": facts.load(), "steal": None},
-            "vcpu_seconds": ended.vcpu_seconds if ended else [], "pinned": ended.pinned if ended else [],
+            "vcpu_seconds": ended.vcpu_seconds if ended else [], "vcpu_wait_seconds": ended.vcpu_wait_seconds if ended else [],
+            "pinned": ended.pinned if ended else [],
             "image": self.info["arm_images"][entry["arm"]]}
         if result is not None:
             result.update({key: boot[key] for key in ("id", "arm", "point", "pair")})

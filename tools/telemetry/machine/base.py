@@ -83,7 +83,8 @@ class Finished:
     seconds: float
     started: str
     ended: str
-    vcpu_seconds: list
+    vcpu_seconds: list  # each vCPU thread's time on a host CPU
+    vcpu_wait_seconds: list  # ... and its time waiting for one: what a busy host took
     host: dict  # load, steal
     pinned: list = dataclasses.field(default_factory=list)
 
@@ -117,7 +118,7 @@ class Running:
         self.pinned = list(pinned)
         self.started = now()
         self.began = time.monotonic()
-        self.cpu_seconds = [0.0] * len(self.threads)
+        self.used = {}  # tid → (ran, waited)
         self.times_before = facts.cpu_times()
 
     @property
@@ -125,10 +126,14 @@ class Running:
         return self.process.pid
 
     def sample(self):
-        for index, tid in enumerate(self.threads):
+        for tid in self.threads:
             seconds = facts.thread_seconds(self.process.pid, tid)
             if seconds is not None:
-                self.cpu_seconds[index] = seconds
+                self.used[tid] = seconds
+
+    def thread_times(self, which):
+        times = [self.used.get(tid, (0.0, 0.0))[which] for tid in self.threads]
+        return [round(seconds, 3) if seconds is not None else None for seconds in times]
 
     def wait(self, tick=None):
         """Waits for the end, the timeout or an exception; the process is gone afterwards in any case.
@@ -155,7 +160,7 @@ class Running:
         return Finished(
             exit_status=None if timed_out else self.process.returncode, timed_out=timed_out,
             seconds=round(time.monotonic() - self.began, 3), started=self.started, ended=now(),
-            vcpu_seconds=[round(seconds, 3) for seconds in self.cpu_seconds],
+            vcpu_seconds=self.thread_times(0), vcpu_wait_seconds=self.thread_times(1),
             host={"load": facts.load(), "steal": facts.steal_share(self.times_before, facts.cpu_times())},
             pinned=self.pinned)
 

@@ -67,16 +67,17 @@ def memory_available():
 
 
 def thread_seconds(pid, tid):
-    """CPU time of one thread so far, or None once it has gone."""
+    """(ran, waited) of one thread so far: seconds on a CPU, and seconds it was ready but given none. None once
+    it has gone; waited is None where the host's kernel does not say."""
     try:
-        text = pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
-        return int(text.split()[0]) / 1e9
+        words = pathlib.Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()
+        return int(words[0]) / 1e9, int(words[1]) / 1e9
     except (OSError, ValueError, IndexError):
         pass
     try:
         text = pathlib.Path(f"/proc/{pid}/task/{tid}/stat").read_text()
         fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
+        return (int(fields[11]) + int(fields[12])) / _TICK, None
     except (OSError, ValueError, IndexError):
         return None
 

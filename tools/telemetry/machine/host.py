@@ -49,7 +49,7 @@ class HostRunning(base.Running):
             named = {name: tid for tid, name in facts.thread_names(self.process.pid).items()}
             found = [named[f"cpu{n}"] for n in range(self.cpus) if f"cpu{n}" in named]
             if len(found) == self.cpus:
-                self.threads, self.cpu_seconds = found, [0.0] * self.cpus
+                self.threads = found
         super().sample()
 
     def finished(self, timed_out):

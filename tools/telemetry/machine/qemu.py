@@ -113,7 +113,6 @@ def _release(running, monitor, machine, hold):
             cpus = _ask(lines, "query-cpus-fast")
             cpus.sort(key=lambda cpu: cpu["cpu-index"])
             running.threads = list(dict.fromkeys(cpu["thread-id"] for cpu in cpus))
-            running.cpu_seconds = [0.0] * len(running.threads)
             if machine.kind != "icount":
                 running.pinned = base.pin(running.threads, machine.cpus)
             if not hold:
