@@ -1,5 +1,5 @@
 /* arguments.c: from the argument line to the effective knobs, on both platforms. A refusal does not end the boot
- * here: the laboratory says hello, what was refused and bye, so that the tool learns of it in the stream.
+ * here: the laboratory says hello, what was refused and bye, in the stream and on the console.
  *
  * Locking: none. Contexts: boot, once, before anything whose shape a knob decides. */
 #include "kernel.h"
@@ -25,12 +25,7 @@ static void check_provoke(void)
 
 void arguments_read(const char *line, bool hosted)
 {
-    bool legal = knobs_parse(&knobs, line, hosted, &knob_refused);
-
-    legal &= knobs_check(&knobs, &knob_refused);
+    (void)knobs_parse(&knobs, line, hosted, &knob_refused);
+    (void)knobs_check(&knobs, &knob_refused);
     check_provoke();
-    legal &= knob_refused.count == 0;
-    for (unsigned i = 0; !legal && i < MIN(knob_refused.count, (unsigned)KNOB_REFUSALS); i++)
-        klog("refused: %s: %s (nearest: %s)", knob_refused.at[i].argument,
-             knob_refused.at[i].reason, knob_refused.at[i].nearest);
 }

@@ -55,8 +55,8 @@ extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
  * allocation path. kernel/console.c; kernel/host_main.c */
 void klog(const char *format, ...) PRINTF(1, 2);
 
-/* Fills in knobs and knob_refused, and says on the console what was refused. hosted: knobs and
- * faults that need interrupts are refused. Boot, once. kernel/arguments.c */
+/* Fills in knobs and knob_refused. hosted: knobs and faults that need interrupts are refused. Boot,
+ * once. kernel/arguments.c */
 void arguments_read(const char *line, bool hosted);
 
 /* provoke=: faults for tests. kernel/provoke.c */

@@ -183,7 +183,7 @@ static void read_cpuid(struct bootinfo *info)
 {
     static const struct {
         const char *signature, *name;
-    } known[] = {{"KVMKVMKVM", "KVM"}, {"TCGTCGTCGTCG", "TCG"}};
+    } known[] = {{"KVMKVMKVM", "KVM"}, {"TCGTCGTCGTCG", "TCG"}, {"bhyve bhyve ", "bhyve"}};
     static char signature[13];
     unsigned a, b, c, d;
 
