@@ -154,8 +154,12 @@ class Panel:
         self.axes.set_xlabel("seconds since the boot's first record", labelpad=2)
 
     def percent_axis(self, top: float = 1.0) -> None:
+        """top is 1, 2 or 5 times a power of ten; the ticks are whole parts of it."""
+        parts = 4 if f"{top:e}"[0] == "2" else 5
         self.axes.set_ylim(-0.02 * top, top * 1.04)
-        self.axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if top >= 0.05 else 1))
+        self.axes.set_yticks([top * part / parts for part in range(parts + 1)])
+        decimals = 0 if top >= 0.05 else 1 if top >= 0.005 else 2
+        self.axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
 
     def lost_spans(self, boot) -> tuple:
         return tuple((bucket * WIDTH, WIDTH) for bucket in sorted(boot.timeline.lost))
@@ -196,10 +200,14 @@ class CpuLines(Panel):
             line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2, label=f"CPU {cpu}")
             self.lines[cpu] = self.animate(line)
         if len(cpus) <= LEGEND_CPUS:
-            self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=4 if len(cpus) > 3 else len(cpus),
-                             borderaxespad=0, handletextpad=0.4)
+            self.name_lines()
         self.percent_axis(top)
         self.time_axis(limits)
+
+    def name_lines(self):
+        count = len(self.lines)
+        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.985), borderaxespad=0,
+                         ncols=4 if count > 3 else count, handletextpad=0.4)
 
     def fill(self, content):
         if not content:
@@ -230,8 +238,7 @@ class Contention(CpuLines):
         super().dress(decor[:4])
         if decor[0] != "lines":
             return
-        timed = decor[4]
-        self.axes.set_ylabel("acquisitions contended" + (", time waited (dotted)" if timed else ""))
+        self.axes.set_ylabel("contended; dotted: waiting" if decor[4] else "contended")
         self.waits = {}
         for cpu, line in self.lines.items():
             dotted, = self.axes.plot([], [], color=line.get_color(), linestyle=":", linewidth=1.4)
@@ -254,7 +261,7 @@ class Hits(CpuLines):
     def dress(self, decor):
         super().dress(decor)
         if decor[0] == "lines":
-            self.axes.set_ylabel("operations served by the CPU's own cache")
+            self.axes.set_ylabel("served by the CPU's own cache")
 
 
 class Locks(Panel):
@@ -267,7 +274,7 @@ class Locks(Panel):
         locks = boot.busiest_locks(LOCKS)
         if not locks:
             return ("empty",), ()
-        decor = ("bars", tuple(shorten(lock.label, 19) for lock in locks), shorten(boot.window or "boot", 30))
+        decor = ("bars", tuple(shorten(lock.label, 19) for lock in locks), shorten(boot.window or "boot", 26))
         content = tuple((lock.contended / lock.taken, lock.taken,
                          lock.waited / lock.contended / boot.hz * 1e9 if lock.waited and lock.contended else None)
                         for lock in locks)
@@ -289,18 +296,18 @@ class Locks(Panel):
         self.axes.set_xlim(0, 1.0)
         self.axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         self.axes.grid(False, axis="y")
-        self.axes.set_xlabel(f"acquisitions contended since {since} began", labelpad=2)
+        self.axes.set_xlabel(f"contended since {since} began", labelpad=2)
 
     def fill(self, content):
         for bar, text, (share, taken, wait) in zip(self.bars, self.texts, content) if content else ():
             bar.set_width(share)
             text.set_x(min(share + 0.015, 0.5))
             waited = f", wait {units.number(wait)} ns" if wait else ""
-            text.set_text(f"{share:.1%} of {units.count(taken)}{waited}")
+            text.set_text(f"{share:.1%} of {units.count(taken)} taken{waited}")
 
 
 class Series(Panel):
-    """Several labelled lines over time, from 0 up."""
+    """Several labelled lines over time, from 0 up. Later ones are thinner, since they often lie on one another."""
 
     def series(self, boot) -> list[tuple]:
         raise NotImplementedError
@@ -323,9 +330,8 @@ class Series(Panel):
             return
         _, labels, top, limits = decor
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
-        styles = ("-", "--", "-.", ":", "-")
-        self.lines = [self.animate(self.axes.plot([], [], color=colour(place), linestyle=styles[place % len(styles)],
-                                                  label=label)[0])
+        self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
+                                                  linewidth=max(1.0, 3.4 - 0.6 * place))[0])
                       for place, label in enumerate(labels)]
         self.axes.legend(loc="upper left", ncols=1, borderaxespad=0.2, labelspacing=0.25, handletextpad=0.4)
         self.axes.set_ylim(0, top * 1.65)  # room for the legend above the lines
@@ -415,7 +421,7 @@ class Over(Panel):
         self.axes.axvline(1, color="#444444", linewidth=1)
         self.axes.set_ylim(max(3, len(tests)) - 0.4, -0.6)
         self.axes.set_yticks(range(len(tests)), [""] * len(tests))
-        self.axes.set_xlabel("← slower      faster →", labelpad=2)
+        self.axes.set_xlabel(f"← slower than {reference}    faster →", labelpad=2)
         self.artists = {}
         for row in range(len(tests)):
             for arm in others:
@@ -460,7 +466,7 @@ class Medians(Panel):
             self.say("waiting for the first boot" if decor[1] else "no result yet: the first round runs")
             return
         _, arms, colours, tests, limits, unit = decor
-        self.axes.set_title(f"Medians, {unit}: each boot a dot", pad=5)
+        self.axes.set_title(f"Medians, {unit}", pad=5)
         self.axes.set_xscale("log")
         self.axes.set_xlim(10 ** limits[0], 10 ** limits[1])
         marks = self._marks(limits)
@@ -543,16 +549,16 @@ class Board:
         self.figure = Figure(figsize=SIZE, dpi=DPI)
         top, half = 1 - HEADER, (1 - HEADER) / 2
         third = 1 / 3
-        plain = (0.043, 0.075, 0.012, 0.06)
+        plain = (0.046, 0.07, 0.012, 0.055)
         self.panels = [
             Header(self.figure, (0, top, 1, HEADER), (0.012, 0.005, 0.012, 0.012)),
             Contention(self.figure, (0, half, third, half), plain),
-            Locks(self.figure, (third, half, third, half), (0.108, 0.075, 0.012, 0.06)),
+            Locks(self.figure, (third, half, third, half), (0.092, 0.07, 0.012, 0.055)),
             Hits(self.figure, (2 * third, half, third, half), plain),
-            Barn(self.figure, (0, 0, 0.21, half), (0.033, 0.075, 0.012, 0.06)),
-            Churn(self.figure, (0.21, 0, 0.25, half), (0.043, 0.075, 0.012, 0.06)),
-            Medians(self.figure, (0.46, 0, 0.34, half), (0.118, 0.075, 0.015, 0.06)),
-            Over(self.figure, (0.80, 0, 0.20, half), (0.012, 0.075, 0.015, 0.06)),
+            Barn(self.figure, (0, 0, 0.21, half), (0.033, 0.07, 0.012, 0.055)),
+            Churn(self.figure, (0.21, 0, 0.25, half), (0.043, 0.07, 0.012, 0.055)),
+            Medians(self.figure, (0.46, 0, 0.34, half), (0.118, 0.07, 0.015, 0.055)),
+            Over(self.figure, (0.80, 0, 0.20, half), (0.012, 0.07, 0.015, 0.055)),
         ]
 
     def refresh(self, state: RunState) -> list[Panel]:

@@ -88,7 +88,8 @@ class RunFeed:
         pair = about.get("pair") or planned.get("pair") or 0
         boot = BootState(path.name, arm, pair, about.get("point") or planned.get("point") or {})
         shared = "telemetry.port=com1" in str(about.get("args") or "").split()
-        self._open = path.name, Follower(path / "telemetry.bin", shared), boot
+        capture = "console.log" if shared else "telemetry.bin"
+        self._open = path.name, Follower(path / capture, shared), boot
         self.state.begin(boot)
         return True
 

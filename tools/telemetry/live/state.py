@@ -115,19 +115,19 @@ class Timeline:
         return self._sums.get(key, {}).get(bucket, 0)
 
     def share(self, part: tuple, whole: tuple) -> tuple[list[float], list[float | None]]:
-        """Times and part/whole; buckets in which nothing happened are left out, lost ones are None."""
-        times, values = [], []
+        """Times and part/whole; None where nothing happened or something was lost."""
+        values = []
         for bucket in self.span():
             base = self.total(whole, bucket)
-            if bucket in self.lost:
-                value = None
-            elif base > 0:
-                value = min(1.0, self.total(part, bucket) / base)
-            else:
-                continue
-            times.append((bucket + 0.5) * WIDTH)
-            values.append(value)
-        return times, values
+            known = base > 0 and bucket not in self.lost
+            values.append(min(1.0, self.total(part, bucket) / base) if known else None)
+        return self.times(values)
+
+    def times(self, values: list) -> tuple[list[float], list[float | None]]:
+        """Values of the whole span with their times; nothing at all if there is no value among them."""
+        if all(value is None for value in values):
+            return [], []
+        return [(bucket + 0.5) * WIDTH for bucket in self.span()], values
 
     def rate(self, key: tuple) -> tuple[list[float], list[float | None]]:
         span = self.span()
@@ -314,17 +314,12 @@ class BootState:
 
     def hits(self, cpu: int):
         """(times, share of operations that the front end served)."""
-        times, values = [], []
+        values = []
         for bucket in self.timeline.span():
             hit, miss = (self.timeline.total((role, cpu), bucket) for role in ("hit", "miss"))
-            if bucket in self.timeline.lost:
-                values.append(None)
-            elif hit + miss > 0:
-                values.append(hit / (hit + miss))
-            else:
-                continue
-            times.append((bucket + 0.5) * WIDTH)
-        return times, values
+            known = hit + miss > 0 and bucket not in self.timeline.lost
+            values.append(hit / (hit + miss) if known else None)
+        return self.timeline.times(values)
 
     def churn(self) -> list[tuple]:
         """(label, times, amount a second) of each counter of that panel."""

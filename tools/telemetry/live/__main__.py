@@ -1,0 +1,55 @@
+"""python3 -m telemetry.live web|term RUN_DIR: the view as a process of its own.
+
+It reads the run's folder and nothing else, at the lowest priority, and ends soon after the run does, or when its
+parent is gone. The first line of `web` on standard output is the page's address.
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+
+from ..errors import HayloftError
+from . import feed, term
+
+LINGER = 3.0  # seconds after the run's end: time for browsers to fetch the last picture
+
+
+def lower_priority(parent: int | None):
+    """Idle priority, and the parent-death signal; returns a function that says whether the parent lives."""
+    os.nice(19)
+    if parent is None:
+        return lambda: True
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    return lambda: os.getppid() == parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m telemetry.live", description=__doc__)
+    parser.add_argument("kind", choices=("web", "term"))
+    parser.add_argument("run_dir")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--parent", type=int, help="end when this process, which must be the parent, does")
+    parser.add_argument("--linger", type=float, default=LINGER, help="seconds to stay after the run's end")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    alive = lower_priority(options.parent)
+    source = feed.RunFeed(options.run_dir)
+    try:
+        if options.kind == "term":
+            term.show(source, linger=options.linger, alive=alive)
+        else:
+            from . import web  # imports Matplotlib, which a terminal can do without
+
+            web.serve(source, options.port, options.linger, alive)
+    except HayloftError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

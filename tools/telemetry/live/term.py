@@ -1,0 +1,168 @@
+"""The live view for a plain terminal: bars and sparklines with rich.
+
+On a terminal that can move its cursor the picture stays in place; on one that cannot (TERM=dumb, or output into a
+file) a block is printed every few seconds, and only if something changed. Plain ASCII where the encoding is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .. import units
+
+TIMED_PAUSE = 1.0
+PAUSE = 0.35
+DUMB_PAUSE = 5.0
+SPARKS = "▁▂▃▄▅▆▇█"
+ASCII_SPARKS = "_.-=+*%#"
+SPARK_WIDTH = 36
+TESTS = 10
+LOCKS = 6
+
+
+class Marks:
+    """What bars and sparklines are made of on this terminal."""
+
+    def __init__(self, console: Console):
+        encoding = (console.encoding or "ascii").lower()
+        self.plain = not encoding.startswith("utf")
+        self.sparks = ASCII_SPARKS if self.plain else SPARKS
+        self.full = "#" if self.plain else "█"
+        self.none = "-" if self.plain else "–"
+
+    def spark(self, values, top: float | None = None) -> str:
+        """The newest values as a line of marks; blanks where something was lost or nothing happened."""
+        values = list(values)[-SPARK_WIDTH:]
+        most = top or max((value for value in values if value is not None), default=0) or 1
+        last = len(self.sparks) - 1
+        return "".join(
+            " " if value is None else self.sparks[min(last, int(value / most * last + 0.5))] for value in values)
+
+    def bar(self, share: float, width: int = 20) -> str:
+        return (self.full * round(min(1.0, max(0.0, share)) * width)).ljust(width)
+
+
+def newest(values) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def percent(value: float | None, marks: Marks) -> str:
+    return marks.none if value is None else f"{value:.1%}"
+
+
+def _grid(*columns) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for justify in columns:
+        table.add_column(justify=justify, no_wrap=True)
+    return table
+
+
+def header(state) -> Text:
+    boot = state.current
+    text = Text(state.title or "Hayloft", style="bold")
+    if boot is None:
+        return text.append("\nwaiting for the first boot", style="none")
+    count = f" ({len(state.boots)} of {state.planned})" if state.planned else ""
+    arm = f", arm {boot.arm}" if boot.arm and state.arms else ""
+    where = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
+    if state.state != "running":
+        where = f"run {state.state}"
+    text.append(f"\nboot {boot.id}{count}{arm}: {where}, {boot.now:.1f} s, {boot.records:,} records", style="none")
+    if boot.lost or boot.damaged:
+        text.append(f", {boot.lost:,} lost, {boot.damaged:,} damaged", style="red")
+    if state.over_committed:
+        text.append("\nover-committed: more CPUs than the host has", style="red")
+    return text
+
+
+def cpus(boot, marks: Marks) -> Table:
+    table = _grid("left", "left", "right", "left", "right")
+    table.add_row("", "contended", "", "front-end hits", "", style="bold")
+    for cpu in sorted(boot.cpus)[:16]:
+        contended, hits = boot.contention(cpu)[1], boot.hits(cpu)[1]
+        table.add_row(f"CPU {cpu}", marks.spark(contended, 1.0).rjust(SPARK_WIDTH),
+                      percent(newest(contended), marks), marks.spark(hits, 1.0).rjust(SPARK_WIDTH),
+                      percent(newest(hits), marks))
+    return table
+
+
+def locks(boot, marks: Marks) -> Table:
+    table = _grid("left", "left", "right", "right")
+    table.add_row("lock", "contended", "", "taken", style="bold")
+    for lock in boot.busiest_locks(LOCKS):
+        share = lock.contended / lock.taken
+        table.add_row(lock.label, marks.bar(share), f"{share:.1%}", units.count(lock.taken))
+    return table
+
+
+def levels(boot, marks: Marks) -> Table:
+    table = _grid("left", "left", "right")
+    table.add_row("a second", "", "", style="bold")
+    for label, _, values in boot.churn():
+        table.add_row(label, marks.spark(values).rjust(SPARK_WIDTH), units.count(newest(values) or 0))
+    if not boot.has_barn:
+        table.add_row("barn", "no barn in this image", "")
+    for label, _, values in boot.barn():
+        table.add_row(label, marks.spark(values).rjust(SPARK_WIDTH), units.count(newest(values) or 0))
+    return table
+
+
+def results(state, marks: Marks) -> Table:
+    arms = sorted(state.arms) or sorted({boot.arm for boot in state.boots.values()})
+    table = _grid("left", *["right"] * (2 * len(arms)))
+    others = [arm for arm in arms if arm != state.reference]
+    over = [f"{state.reference} over {arm}, now" for arm in others] if len(arms) > 1 else []
+    table.add_row("medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
+    for test in state.tests(TESTS):
+        dots, ratios = state.dots(test), state.over(test)
+        cells = []
+        for arm in arms:
+            values = sorted(dots.get(arm, ()))
+            middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2 if values else None
+            cells.append(f"{units.number(middle)} ({len(values)})" if values else marks.none)
+        cells += [units.number(ratios[arm]) if arm in ratios else marks.none for arm in others] if over else []
+        table.add_row(test, *cells)
+    return table
+
+
+def picture(state, marks: Marks) -> Group:
+    parts = [header(state)]
+    boot = state.current
+    if boot is not None:
+        parts += [Text(""), cpus(boot, marks), Text(""), locks(boot, marks), Text(""), levels(boot, marks)]
+    if state.tests(1):
+        parts += [Text(""), results(state, marks)]
+    return Group(*parts)
+
+
+def show(feed, linger: float | None = None, alive=lambda: True, console: Console | None = None) -> None:
+    """Shows the feed until Ctrl-C, until `alive` says no, or `linger` seconds after its end (None: for ever)."""
+    console = console or Console(file=sys.stdout, highlight=False)
+    marks = Marks(console)
+    if console.is_terminal and not console.is_dumb_terminal:
+        with Live(picture(feed.state, marks), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            _loop(feed, linger, alive, lambda: live.update(picture(feed.state, marks), refresh=True), 0)
+    else:
+        _loop(feed, linger, alive, lambda: console.print(picture(feed.state, marks), Text("")), DUMB_PAUSE)
+
+
+def _loop(feed, linger, alive, draw, least: float) -> None:
+    drawn, changed, ended = 0.0, True, None
+    while alive():
+        changed = feed.poll() or changed
+        boot = feed.state.current
+        pause = max(least, TIMED_PAUSE if boot is not None and boot.timed else PAUSE)
+        if changed and (time.monotonic() - drawn >= pause or feed.ended):
+            draw()
+            drawn, changed = time.monotonic(), False
+        if feed.ended:
+            ended = ended or time.monotonic()
+            if linger is not None and time.monotonic() - ended >= linger:
+                return
+        time.sleep(0.1 if not least else 0.3)

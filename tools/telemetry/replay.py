@@ -1,0 +1,35 @@
+"""The verb `replay`: the live plots of an archived boot, by the same decoder and the same panels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import HayloftError
+
+
+def show_feed(feed, kind: str, port: int | None) -> int:
+    """Shows a feed in this process until Ctrl-C, which is the ordinary end of looking at something."""
+    try:
+        if kind == "term":
+            from .live import term
+
+            term.show(feed, linger=0.0)
+        else:
+            from .live import web
+
+            web.serve(feed, port, say=lambda address: print(f"live view: {address} (Ctrl-C ends it)", flush=True))
+    except KeyboardInterrupt:
+        print()
+    return 0
+
+
+def main(boot: str | Path, speed: float = 1.0, port: int | None = None, kind: str = "web") -> int:
+    """boot: the folder of one boot. speed: times real time, 0: all at once."""
+    from .live.feed import BootFeed
+
+    folder = Path(boot)
+    if not (folder / "telemetry.bin").is_file():
+        raise HayloftError(f"{folder}: no telemetry.bin in it; name the folder of one boot, such as RUN/boots/01-A")
+    if not 0 <= speed <= 1e6:
+        raise HayloftError(f"--speed {speed:g}: wants a number from 0 (all at once) to 1000000")
+    return show_feed(BootFeed(folder, speed), kind, port)
