@@ -25,6 +25,7 @@ struct counted {
 /* Static: too large for a kernel stack, and there is one round at a time. */
 static struct bench_round the_round;
 static struct telemetry_part parts[MAX_CPUS];
+static struct telemetry_cost costs[MAX_CPUS];
 
 void bench_start(struct bench_round *round, struct bench_cpu *me)
 {
@@ -92,6 +93,16 @@ static void set_quiet(void *on)
     kernel_hooks.quiet(*(bool *)on);
 }
 
+/* Of every CPU so far (before a section), then what it grew by (after it). */
+static void count_costs(bool after)
+{
+    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
+        struct telemetry_cost now = telemetry_cost(cpu), *c = &costs[cpu];
+
+        *c = after ? (struct telemetry_cost){now.cycles - c->cycles, now.bytes - c->bytes} : now;
+    }
+}
+
 /* Under kbench.ops nothing but the workload runs in the round: no tick, so nothing may sleep meanwhile. */
 static void tick_stop(bool stop)
 {
@@ -122,6 +133,7 @@ static void add_up(struct telemetry_result *result, u64 mask)
     }
     result->wall = last - first;
     result->part = parts;
+    result->cost = costs;
 }
 
 static const char *what_is_wrong(const struct telemetry_result *r, u64 mask)
@@ -156,9 +168,11 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     tick_stop(true);
 
     before = count_calls();
+    count_costs(false);
     telemetry_timed(true);
     run_once(test, knobs.kbench_ms * ms, knobs.kbench_ops);
     telemetry_timed(false);
+    count_costs(true);
     after = count_calls();
 
     tick_stop(false);

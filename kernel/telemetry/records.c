@@ -51,6 +51,18 @@ static bool all_empty(void)
     return empty;
 }
 
+/* Half full: time to move something, whatever it costs. */
+static bool any_filling(void)
+{
+    for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++) {
+        const struct ring *r = &telemetry.cpu[cpu];
+
+        if (ring_head(r) - ring_tail(r) > r->size / 2)
+            return true;
+    }
+    return false;
+}
+
 void telemetry_flush(void)
 {
     u64 until = plat_cycles() + plat_cycles_hz() / 1000 * STUCK_MS;
@@ -306,6 +318,12 @@ void telemetry_test(const struct telemetry_test *test)
 
 /* -- bench -- */
 
+struct telemetry_cost telemetry_cost(unsigned cpu)
+{
+    return (struct telemetry_cost){telemetry_cpu_value(cpu, CPU_telemetry_cycles),
+                                   telemetry_cpu_value(cpu, CPU_telemetry_bytes)};
+}
+
 static void bench_phase(const char *phase, unsigned test, u64 round)
 {
     struct cbor *c = boot_begin(RECORD_BENCH, 0, 1);
@@ -335,7 +353,7 @@ void telemetry_bench_result(const struct telemetry_result *result)
 
     if (!c)
         return;
-    cbor_map(c, 10);
+    cbor_map(c, 11);
     pair_text(c, "phase", "result");
     pair_uint(c, "test", result->test);
     pair_uint(c, "round", result->round);
@@ -363,6 +381,14 @@ void telemetry_bench_result(const struct telemetry_result *result)
     cbor_uint(c, result->claimed[0]);
     cbor_uint(c, result->claimed[1]);
     pair_uint(c, "n", result->n);
+    cbor_text(c, "telemetry");
+    cbor_array(c, telemetry.cpus);
+    for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++) {
+        cbor_array(c, 3);
+        cbor_uint(c, cpu);
+        cbor_uint(c, result->cost[cpu].cycles);
+        cbor_uint(c, result->cost[cpu].bytes);
+    }
     boot_end();
 }
 
@@ -488,6 +514,18 @@ u64 telemetry_cpu_value(unsigned cpu, enum cpu_counter counter)
     }
 }
 
+/* Inside a timed section nothing is moved for the first second, unless a ring fills: a usual round is shorter, and
+ * so pays for making records but not for sending them. A longer one sends a little at a time. */
+static void tick_drain(u64 now)
+{
+    bool timed = __atomic_load_n(&telemetry.timed, __ATOMIC_RELAXED);
+
+    if (timed && now - counter_read(&telemetry.timed_since) < plat_cycles_hz() && !any_filling())
+        return;
+    if (!all_empty())
+        telemetry_drain(timed ? TICK_BYTES_TIMED : TICK_BYTES);
+}
+
 void telemetry_tick(unsigned cpu)
 {
     struct ring *r;
@@ -505,9 +543,8 @@ void telemetry_tick(unsigned cpu)
         }
         ring_leave(r);
     }
-    if (cpu == 0 && !all_empty())
-        telemetry_drain(__atomic_load_n(&telemetry.timed, __ATOMIC_RELAXED) ? TICK_BYTES_TIMED
-                                                                            : TICK_BYTES);
+    if (cpu == 0)
+        tick_drain(now);
 }
 
 void telemetry_sampling(bool on)
@@ -520,5 +557,6 @@ void telemetry_sampling(bool on)
 
 void telemetry_timed(bool on)
 {
+    __atomic_store_n(&telemetry.timed_since, plat_cycles(), __ATOMIC_RELAXED);
     __atomic_store_n(&telemetry.timed, on, __ATOMIC_SEQ_CST);
 }

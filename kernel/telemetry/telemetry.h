@@ -53,6 +53,11 @@ void telemetry_test(const struct telemetry_test *test);
 void telemetry_full_sample(void);
 void telemetry_bench_begin(unsigned test, u64 round);
 void telemetry_bench_end(unsigned test, u64 round);
+/* What telemetry has cost a CPU since boot. */
+struct telemetry_cost {
+    u64 cycles, bytes;
+};
+struct telemetry_cost telemetry_cost(unsigned cpu);
 struct telemetry_part {
     unsigned cpu, ran_on;
     u64 operations, cycles, start_offset;
@@ -64,6 +69,7 @@ struct telemetry_result {
     u64 n;                      /* batch size, or 0 */
     unsigned cpus;
     const struct telemetry_part *part;
+    const struct telemetry_cost *cost; /* of every CPU, inside the timed section */
 };
 void telemetry_bench_result(const struct telemetry_result *result);
 

@@ -70,6 +70,7 @@ struct telemetry {
     bool active ALIGNED(CACHE_LINE); /* atomic; false before init and after the last word */
     bool sampling;                   /* atomic */
     bool timed;                      /* atomic */
+    u64 timed_since;                 /* atomic; cycles */
 };
 extern struct telemetry telemetry; /* ring.c */
 
