@@ -248,10 +248,9 @@ static void slab_release(struct kmem_cache *c, struct frame *s)
             object_show(base + c->lead + (size_t)c->slot * i, c->size);
             c->dtor(base + c->lead + (size_t)c->slot * i);
         }
-    for (u64 i = (u64)1 << c->order; i-- > 0;) {
+    /* cache and head stay: a bad free that has just read the tag may still follow them (docs/RACES.md). */
+    for (u64 i = (u64)1 << c->order; i-- > 0;)
         frame_tag_store(&s[i], FRAME_NONE);
-        s[i].cache = NULL;
-    }
     pages_put(c->heap, s, c->order);
 }
 
