@@ -34,12 +34,18 @@ class Bullets:
     items: list[str]
 
 
+TEXT_COLUMNS = ("verdict", "outcome", "held", "note", "what it is")
+
+
 @dataclass
 class Table:
     columns: list[str]
     rows: list[list[str]]
-    left: int = 1  # so many columns hold text, the rest numbers
+    left: int = 1  # so many columns hold text; of the rest those named in TEXT_COLUMNS, the others numbers
     marks: list[str] = field(default_factory=list)  # one verdict a row, for colour
+
+    def is_text(self, column: int) -> bool:
+        return column < self.left or self.columns[column] in TEXT_COLUMNS
 
 
 @dataclass

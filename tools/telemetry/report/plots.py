@@ -79,7 +79,7 @@ def _log_axis(axis, low: float, high: float) -> None:
     """Plain figures at 1-2-5 steps where the range is short, else at powers of ten."""
     steps = (1.0,) if high / low > 300 else (1.0, 2.0, 5.0) if high / low > 4 else (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(base=10, subs=steps, numticks=20))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: units.number(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 

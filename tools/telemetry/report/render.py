@@ -69,10 +69,10 @@ def _markdown_table(table: Table) -> str:
 
     def line(row):
         return "| " + " | ".join(
-            text.ljust(widths[c]) if c < table.left else text.rjust(widths[c]) for c, text in enumerate(row)) + " |"
+            text.ljust(widths[c]) if table.is_text(c) else text.rjust(widths[c]) for c, text in enumerate(row)) + " |"
 
     rule = "|" + "|".join(
-        ("-" * (widths[c] + 2)) if c < table.left else ("-" * (widths[c] + 1) + ":") for c in range(len(widths))) + "|"
+        ("-" * (widths[c] + 2)) if table.is_text(c) else ("-" * (widths[c] + 1) + ":") for c in range(len(widths))) + "|"
     return "\n".join([line(rows[0]), rule, *(line(row) for row in rows[1:])])
 
 
@@ -111,14 +111,14 @@ def _inline(text: str) -> str:
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f'<th class="{"text" if c < table.left else "num"}">{_inline(name)}</th>'
+    head = "".join(f'<th class="{"text" if table.is_text(c) else "num"}">{_inline(name)}</th>'
                    for c, name in enumerate(table.columns))
     rows = []
     for number, row in enumerate(table.rows):
         mark = table.marks[number] if number < len(table.marks) else ""
         cells = []
         for c, text in enumerate(row):
-            kind = "text" if c < table.left else "num"
+            kind = "text" if table.is_text(c) else "num"
             if len(text) > LONG_CELL and c >= table.left:
                 kind = "long"
             if table.columns[c] in ("verdict", "held", "outcome"):
