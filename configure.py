@@ -155,12 +155,16 @@ TESTS = {
     'base_wire': [],
     'host': [],
     'knobs': [],
+    'multiboot2': ['arch/x86_64/multiboot2.c'],
+    'acpi': ['arch/x86_64/acpi.c'],
 }
 
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
 FUZZ = {
     'cobs_cbor': [],
     'knobs': [],
+    'multiboot2': ['arch/x86_64/multiboot2.c'],
+    'acpi': ['arch/x86_64/acpi.c'],
 }
 
 # -- flags ----------------------------------------------------------------------------------------------------

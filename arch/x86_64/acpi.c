@@ -51,7 +51,8 @@ static bool sums_to_zero(const u8 *p, size_t n)
 }
 
 /* A whole table with the given signature, its checksum verified; NULL if it is not one. */
-static const u8 *table_at(const struct acpi_memory *m, u64 phys, const char *signature, size_t *bytes)
+static const u8 *table_at(const struct acpi_memory *m, u64 phys, const char *signature,
+                          size_t *bytes)
 {
     const u8 *head = m->lend(m->ctx, phys, HEAD_BYTES);
 

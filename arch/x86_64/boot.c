@@ -77,7 +77,8 @@ static void read_memory(void)
     rams = ranges_normalise(mb.usable, mb.usables, NULL, 0, ram, ARRAY_SIZE(ram));
     reserve(0, LOW_MEMORY);
     reserve(DIRECT_MAP_BYTES, ~(u64)0);
-    usables = ranges_normalise(mb.usable, mb.usables, reserved, reserveds, usable, ARRAY_SIZE(usable));
+    usables =
+        ranges_normalise(mb.usable, mb.usables, reserved, reserveds, usable, ARRAY_SIZE(usable));
     paging_init(ram, rams, usable, usables);
 
     for (unsigned i = 0; i < usables; i++) {
@@ -125,8 +126,8 @@ static u64 read_cpus(void)
 static const char *hypervisor(void)
 {
     static const char *const known[][2] = {
-        {"TCGTCGTCGTCG", "TCG"},       {"KVMKVMKVM", "KVM"}, {"VMwareVMware", "VMware"},
-        {"Microsoft Hv", "Hyper-V"},   {"XenVMMXenVMM", "Xen"}, {"VBoxVBoxVBox", "VirtualBox"},
+        {"TCGTCGTCGTCG", "TCG"},     {"KVMKVMKVM", "KVM"},    {"VMwareVMware", "VMware"},
+        {"Microsoft Hv", "Hyper-V"}, {"XenVMMXenVMM", "Xen"}, {"VBoxVBoxVBox", "VirtualBox"},
         {"bhyve bhyve ", "bhyve"},
     };
     static char raw[13];

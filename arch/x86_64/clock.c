@@ -86,7 +86,8 @@ static u64 hz_measured(void)
         struct sample s;
 
         if (!pit_sample(&s))
-            PANIC(PANIC_boot, "the PIT does not count, and CPUID does not tell the clock's frequency", i, 0);
+            PANIC(PANIC_boot,
+                  "the PIT does not count, and CPUID does not tell the clock's frequency", i, 0);
         if (s.error < tightest.error)
             tightest = s;
         if (s.error > s.hz / 10000) /* a hundredth of the countdown */

@@ -52,6 +52,7 @@ struct trap_frame {
 #define VECTOR_PIC          0x20u
 #define VECTOR_TIMER        0xf0u
 #define VECTOR_IPI          0xf1u /* and the next: enum machine_ipi */
+#define VECTOR_WAKE         0xfdu /* ends a halt, no more */
 #define VECTOR_ERROR        0xfeu
 #define VECTOR_SPURIOUS     0xffu
 
@@ -91,12 +92,14 @@ u64 clock_cycles_of_us(u64 us);
 /* paging.c */
 /* Builds the final tables and loads them. ram: what the direct map shall hold; free: where pages for the
  * tables are cut off (from an end, so a range may become empty). Both sorted, page aligned, disjoint. */
-void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free, unsigned frees);
-void paging_load(void); /* on each CPU */
-u64 paging_features(void); /* EFER bits that the tables rely on */
-u64 paging_trampoline(void); /* CR3 of the same tables with low memory one to one besides */
+void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free,
+                 unsigned frees);
+void paging_load(void);            /* on each CPU */
+u64 paging_features(void);         /* EFER bits that the tables rely on */
+u64 paging_trampoline(void);       /* CR3 of the same tables with low memory one to one besides */
 void *paging_map_device(u64 phys); /* one uncached page */
-void *paging_map_stack(unsigned slot, const void *low); /* STACK_BYTES from low on; returns the top */
+void *paging_map_stack(unsigned slot,
+                       const void *low); /* STACK_BYTES from low on; returns the top */
 bool paging_mapped(u64 address);
 
 /* smp.c */

@@ -29,16 +29,16 @@
 #define SEL_DATA 0x10
 #define SEL_TSS  0x18 /* CPU 0's; two entries each */
 
-#define MSR_EFER       0xc0000080
-#define MSR_GS_BASE    0xc0000101
-#define MSR_APIC_BASE  0x1b
-#define EFER_LME       0x100
-#define EFER_NXE       0x800
-#define CR0_PE         0x1
-#define CR0_WP         0x10000
-#define CR0_PG         0x80000000
-#define CR4_PAE        0x20
-#define CR4_PGE        0x80
+#define MSR_EFER      0xc0000080
+#define MSR_GS_BASE   0xc0000101
+#define MSR_APIC_BASE 0x1b
+#define EFER_LME      0x100
+#define EFER_NXE      0x800
+#define CR0_PE        0x1
+#define CR0_WP        0x10000
+#define CR0_PG        0x80000000
+#define CR4_PAE       0x20
+#define CR4_PGE       0x80
 
 #define PTE_PRESENT 0x1
 #define PTE_WRITE   0x2

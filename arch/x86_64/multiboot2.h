@@ -19,13 +19,16 @@ struct mb2_info {
     const char *args; /* in the buffer, NUL ended; "" if there are none */
     const u8 *rsdp;   /* in the buffer; NULL if there is none */
     size_t rsdp_bytes;
-    struct phys_range usable[MB2_MAX_RANGES]; /* as the firmware listed them: unsorted, overlapping, empty */
+    struct phys_range
+        usable[MB2_MAX_RANGES]; /* as the firmware listed them: unsorted, overlapping, empty */
     unsigned usables;
-    struct phys_range reserved[MB2_MAX_RANGES]; /* likewise: whatever is listed as anything but usable */
+    struct phys_range
+        reserved[MB2_MAX_RANGES]; /* likewise: whatever is listed as anything but usable */
     unsigned reserveds;
     struct phys_range module[MB2_MAX_MODULES];
     unsigned modules;
-    struct phys_range symbols, strings; /* the kernel's symbol table and its names; empty if not loaded */
+    struct phys_range symbols,
+        strings; /* the kernel's symbol table and its names; empty if not loaded */
 };
 
 /* NULL, or why the buffer is refused. size: bytes of the buffer that may be read; the structure's own total

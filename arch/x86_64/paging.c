@@ -25,7 +25,8 @@ typedef u64 table[ENTRIES] ALIGNED(4096);
 
 static table pml4, kernel_pdpt, kernel_pd;
 static table window_pdpt, window_pd, device_pt;
-static u64 stack_pt[STACK_TABLES * ENTRIES] ALIGNED(4096); /* one entry a page of the stack window */
+static u64
+    stack_pt[STACK_TABLES * ENTRIES] ALIGNED(4096); /* one entry a page of the stack window */
 static unsigned devices, thread_stacks;
 static u64 nx; /* PTE_NX, or 0 where the CPU has none */
 
@@ -93,7 +94,8 @@ _Static_assert(STACK_WINDOW_BYTES == DEVICE_WINDOW - STACK_WINDOW, "layout.h");
 _Static_assert(STACK_SLOTS > MAX_CPUS, "every CPU has a slot, and threads have some");
 _Static_assert(STACK_BYTES == MACHINE_STACK_BYTES, "a slot fits what machine.h promises");
 
-void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free, unsigned frees)
+void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free,
+                 unsigned frees)
 {
     if (x86_cpuid(0x80000001, 0).d & 1u << 20)
         nx = PTE_NX;
@@ -128,7 +130,8 @@ void *paging_map_device(u64 phys)
     CHECK(devices < ENTRIES);
     unsigned i = devices++;
 
-    device_pt[i] = (phys & PTE_ADDR) | PTE_PRESENT | PTE_WRITE | PTE_PCD | PTE_PWT | PTE_GLOBAL | nx;
+    device_pt[i] =
+        (phys & PTE_ADDR) | PTE_PRESENT | PTE_WRITE | PTE_PCD | PTE_PWT | PTE_GLOBAL | nx;
     return (u8 *)DEVICE_WINDOW + i * PAGE_SIZE;
 }
 

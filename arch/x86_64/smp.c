@@ -2,9 +2,10 @@
  *
  * A start is INIT, then a start-up interrupt naming the trampoline's page, then another if the first was not
  * heard. The mailbox in that page (trampoline.S) says for whom the start is; the CPU that claims it comes up
- * on a stack and an area of its own, says so, lets its clock be compared, and waits. Only when no more CPUs
- * will come is their number published and are they let into kernel_cpu_started(): up to then
- * plat_cpu_count() is 1, and whoever allocates meanwhile is the boot CPU.
+ * on a stack and an area of its own, says so, lets its clock be compared, and waits (halted: spinning, it would
+ * take a host's CPU from the next one's start). Only when no more CPUs will come is their number published and
+ * are they let into kernel_cpu_started(): up to then plat_cpu_count() is 1, and whoever allocates meanwhile is
+ * the boot CPU.
  *
  * A CPU's stack slot and memory go by its place in the firmware's list, its number by how many came before:
  * so the numbers have no holes, and a CPU that was given up on shares nothing with the one that got its
@@ -24,6 +25,7 @@
 #define CLAIMED_LIMIT_US 2000000u /* longer than any host keeps a vCPU from running */
 #define SKEW_LIMIT_US    20000u
 #define SKEW_TRIPS       100u
+#define SKEW_DONE        0xffffu /* instead of a trip's number: no more questions */
 
 unsigned x86_cpu_count = 1;
 
@@ -37,7 +39,7 @@ static struct {
     u32 ask ALIGNED(CACHE_LINE); /* round trip number, the boot CPU's */
     u32 release ALIGNED(CACHE_LINE);
     struct {
-        u32 answer; /* the last ask answered; ~0: here, nothing asked yet */
+        u32 answer; /* the last ask answered; HERE: nothing asked yet */
         u64 cycles;
     } reply ALIGNED(CACHE_LINE);
 } hand;
@@ -55,27 +57,36 @@ static u64 cycles_ordered(void)
     return plat_cycles();
 }
 
+/* Answers until told that it was enough. */
+static void answer_skew(unsigned cpu)
+{
+    u32 answered = 0;
+
+    while (answered != (cpu << 16 | SKEW_DONE)) {
+        u32 ask = __atomic_load_n(&hand.ask, __ATOMIC_ACQUIRE);
+
+        /* What was asked last of the CPU before is still there at first. */
+        if (ask == answered || ask >> 16 != cpu)
+            continue;
+        hand.reply.cycles = cycles_ordered();
+        answered = ask;
+        __atomic_store_n(&hand.reply.answer, ask, __ATOMIC_RELEASE);
+    }
+}
+
 /* The started CPU, on its own stack, under the trampoline's tables. */
 static NORETURN void smp_entry(void)
 {
     struct cpu_area *a = cpu_areas[plat_cpu_id()];
-    u32 answered = 0;
 
     paging_load();
     cpu_load(a);
     lapic_enable();
     __atomic_store_n(&hand.reply.answer, HERE, __ATOMIC_RELEASE);
+    answer_skew(a->id);
     while (!__atomic_load_n(&hand.release, __ATOMIC_ACQUIRE)) {
-        u32 ask = __atomic_load_n(&hand.ask, __ATOMIC_ACQUIRE);
-
-        /* The number goes on from one CPU to the next: `ask >> 16` says whose it is. */
-        if (ask == answered || ask >> 16 != a->id) {
-            plat_relax();
-            continue;
-        }
-        hand.reply.cycles = cycles_ordered();
-        answered = ask;
-        __atomic_store_n(&hand.reply.answer, ask, __ATOMIC_RELEASE);
+        machine_idle();
+        x86_cli();
     }
     kernel_cpu_started(a->id);
 }
@@ -166,7 +177,7 @@ static bool start_one(u32 apic_id, struct cpu_area *a, void *stack_top)
     return true;
 }
 
-static i64 measure_skew(unsigned cpu)
+static i64 skew_trips(unsigned cpu)
 {
     u64 begin = plat_cycles(), limit = clock_cycles_of_us(SKEW_LIMIT_US), best = ~(u64)0;
     i64 lead = 0;
@@ -187,6 +198,14 @@ static i64 measure_skew(unsigned cpu)
         if ((u64)(lead < 0 ? -lead : lead) <= length / 2)
             lead = 0;
     }
+    return lead;
+}
+
+static i64 measure_skew(unsigned cpu)
+{
+    i64 lead = skew_trips(cpu);
+
+    __atomic_store_n(&hand.ask, cpu << 16 | SKEW_DONE, __ATOMIC_RELEASE);
     return lead;
 }
 
@@ -229,5 +248,7 @@ unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory)
     }
     __atomic_store_n(&x86_cpu_count, n, __ATOMIC_RELEASE);
     __atomic_store_n(&hand.release, 1, __ATOMIC_RELEASE);
+    for (unsigned cpu = 1; cpu < n; cpu++)
+        lapic_ipi(cpu_areas[cpu]->apic_id, VECTOR_WAKE);
     return n;
 }

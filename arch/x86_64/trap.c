@@ -35,7 +35,8 @@ void trap_init(void)
     idt[VECTOR_NMI].ist = IST_NMI;
 
     /* The two legacy interrupt controllers: moved off the exceptions' vectors, then masked for good. */
-    static const u8 words[][2] = {{0x11, 0x11}, {VECTOR_PIC, VECTOR_PIC + 8}, {4, 2}, {1, 1}, {0xff, 0xff}};
+    static const u8 words[][2] = {
+        {0x11, 0x11}, {VECTOR_PIC, VECTOR_PIC + 8}, {4, 2}, {1, 1}, {0xff, 0xff}};
 
     for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
         x86_out8(i == 0 ? 0x20 : 0x21, words[i][0]);
@@ -53,41 +54,75 @@ void trap_load(void)
     asm volatile("lidt %0" : : "m"(t));
 }
 
-static void interrupt(struct trap_frame *f)
+static void interrupt(struct trap_frame *f, unsigned v)
 {
-    unsigned v = (unsigned)f->vector;
-
-    if (v == VECTOR_SPURIOUS || (v >= VECTOR_PIC && v < VECTOR_PIC + 16))
-        return;
     lapic_eoi();
+    if (v == VECTOR_WAKE)
+        return;
     cpu_fold_resched();
     if (v == VECTOR_TIMER)
         kernel_tick(f);
-    else if (v >= VECTOR_IPI && v < VECTOR_IPI + NR_MACHINE_IPIS)
+    else
         kernel_ipi((enum machine_ipi)(v - VECTOR_IPI), f);
     kernel_irq_exit();
 }
 
-static bool vector_expected(unsigned v)
+static bool is_interrupt(unsigned v)
 {
     return v == VECTOR_TIMER || (v >= VECTOR_IPI && v < VECTOR_IPI + NR_MACHINE_IPIS) ||
-           (v >= VECTOR_PIC && v < VECTOR_PIC + 16) || v == VECTOR_SPURIOUS;
+           v == VECTOR_WAKE;
+}
+
+/* Nobody sent it, and its end must not be signalled. */
+static bool is_spurious(unsigned v)
+{
+    return v == VECTOR_SPURIOUS || (v >= VECTOR_PIC && v < VECTOR_PIC + 16);
+}
+
+static const char *exception_name(unsigned v)
+{
+    static const char *const names[] = {
+        [0] = "divide error",
+        [1] = "debug",
+        [3] = "breakpoint",
+        [4] = "overflow",
+        [5] = "bound range",
+        [6] = "invalid opcode",
+        [7] = "no FPU",
+        [8] = "double fault",
+        [10] = "invalid TSS",
+        [11] = "segment not present",
+        [12] = "stack fault",
+        [13] = "general protection",
+        [14] = "page fault",
+        [16] = "x87 error",
+        [17] = "alignment check",
+        [18] = "machine check",
+        [19] = "SIMD error",
+        [20] = "virtualisation",
+        [21] = "control protection",
+    };
+
+    return v < ARRAY_SIZE(names) ? names[v] : NULL;
 }
 
 void trap_dispatch(struct trap_frame *f)
 {
     unsigned v = (unsigned)f->vector;
 
-    if (likely(vector_expected(v))) {
-        interrupt(f);
+    if (likely(is_interrupt(v))) {
+        interrupt(f, v);
         return;
     }
+    if (is_spurious(v))
+        return;
     if (v == VECTOR_NMI) {
         kernel_nmi(f);
         return;
     }
     const struct machine_trap trap = {
         .vector = v,
+        .name = exception_name(v),
         .error = f->error,
         .ip = f->rip,
         .sp = f->rsp,
@@ -103,16 +138,26 @@ bool machine_register(const void *regs, unsigned i, const char **name, u64 *valu
         const char *name;
         u16 offset;
     } list[] = {
-        {"rip", offsetof(struct trap_frame, rip)},       {"rsp", offsetof(struct trap_frame, rsp)},
-        {"rbp", offsetof(struct trap_frame, rbp)},       {"rflags", offsetof(struct trap_frame, rflags)},
-        {"rax", offsetof(struct trap_frame, rax)},       {"rbx", offsetof(struct trap_frame, rbx)},
-        {"rcx", offsetof(struct trap_frame, rcx)},       {"rdx", offsetof(struct trap_frame, rdx)},
-        {"rsi", offsetof(struct trap_frame, rsi)},       {"rdi", offsetof(struct trap_frame, rdi)},
-        {"r8", offsetof(struct trap_frame, r8)},         {"r9", offsetof(struct trap_frame, r9)},
-        {"r10", offsetof(struct trap_frame, r10)},       {"r11", offsetof(struct trap_frame, r11)},
-        {"r12", offsetof(struct trap_frame, r12)},       {"r13", offsetof(struct trap_frame, r13)},
-        {"r14", offsetof(struct trap_frame, r14)},       {"r15", offsetof(struct trap_frame, r15)},
-        {"vector", offsetof(struct trap_frame, vector)}, {"error", offsetof(struct trap_frame, error)},
+        {"rip", offsetof(struct trap_frame, rip)},
+        {"rsp", offsetof(struct trap_frame, rsp)},
+        {"rbp", offsetof(struct trap_frame, rbp)},
+        {"rflags", offsetof(struct trap_frame, rflags)},
+        {"rax", offsetof(struct trap_frame, rax)},
+        {"rbx", offsetof(struct trap_frame, rbx)},
+        {"rcx", offsetof(struct trap_frame, rcx)},
+        {"rdx", offsetof(struct trap_frame, rdx)},
+        {"rsi", offsetof(struct trap_frame, rsi)},
+        {"rdi", offsetof(struct trap_frame, rdi)},
+        {"r8", offsetof(struct trap_frame, r8)},
+        {"r9", offsetof(struct trap_frame, r9)},
+        {"r10", offsetof(struct trap_frame, r10)},
+        {"r11", offsetof(struct trap_frame, r11)},
+        {"r12", offsetof(struct trap_frame, r12)},
+        {"r13", offsetof(struct trap_frame, r13)},
+        {"r14", offsetof(struct trap_frame, r14)},
+        {"r15", offsetof(struct trap_frame, r15)},
+        {"vector", offsetof(struct trap_frame, vector)},
+        {"error", offsetof(struct trap_frame, error)},
     };
 
     if (!regs || i >= ARRAY_SIZE(list))

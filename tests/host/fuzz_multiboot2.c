@@ -1,0 +1,43 @@
+/* fuzz_multiboot2.c: any bytes are a multiboot2 structure, and any structure that is accepted has ranges that
+ * normalise into sorted, disjoint pages. The total length, without which nothing is looked at, is set right.
+ *
+ * Locking: none. Contexts: hosted. */
+#include "../../arch/x86_64/multiboot2.h"
+#include "../../base/string.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct mb2_info info;
+    struct phys_range out[16];
+    u32 total = (u32)size;
+
+    if (size < 8)
+        return 0;
+    u8 *copy = malloc(size);
+    memcpy(copy, data, size);
+    memcpy(copy, &total, sizeof(total));
+    if (!mb2_parse(copy, size, &info)) {
+        unsigned n = ranges_normalise(info.usable, info.usables, info.reserved, info.reserveds, out,
+                                      ARRAY_SIZE(out));
+
+        must(n <= ARRAY_SIZE(out));
+        must(strlen(info.args) < size);
+        for (unsigned i = 0; i < n; i++) {
+            must(out[i].start < out[i].end);
+            must((out[i].start | out[i].end) % PAGE_SIZE == 0);
+            must(i == 0 || out[i - 1].end < out[i].start);
+        }
+    }
+    free(copy);
+    return 0;
+}
