@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../base/fmt.h"
 #include "../../base/host.h"
 #include "host_impl.h"
 
@@ -165,6 +166,7 @@ static bool thread_start(unsigned cpu)
     pthread_attr_t attr;
     pthread_t thread;
     cpu_set_t one;
+    char name[16];
     bool ok;
 
     core_of_cpu(cpu, &one);
@@ -172,6 +174,10 @@ static bool thread_start(unsigned cpu)
     pthread_attr_setaffinity_np(&attr, sizeof(one), &one);
     ok = pthread_create(&thread, &attr, cpu_main, (void *)(uintptr_t)cpu) == 0;
     pthread_attr_destroy(&attr);
+    if (ok) { /* so that whoever looks from outside knows which thread is which CPU */
+        fmt(name, sizeof(name), "cpu%u", cpu);
+        pthread_setname_np(thread, name);
+    }
     return ok;
 }
 

@@ -38,7 +38,7 @@ def start(machine, image, arguments, boot_dir):
 
 
 class HostRunning(base.Running):
-    """A hosted boot: its CPU threads are those named cpuN."""
+    """A hosted boot: CPU 0 is the main thread, the others are named cpuN."""
 
     def __init__(self, process, timeout, cpus):
         super().__init__(process, timeout)
@@ -47,6 +47,7 @@ class HostRunning(base.Running):
     def sample(self):
         if len(self.threads) < self.cpus and time.monotonic() - self.began < _THREADS_SECONDS:
             named = {name: tid for tid, name in facts.thread_names(self.process.pid).items()}
+            named["cpu0"] = self.process.pid
             found = [named[f"cpu{n}"] for n in range(self.cpus) if f"cpu{n}" in named]
             if len(found) == self.cpus:
                 self.threads = found
