@@ -5,7 +5,7 @@ import tomllib
 from rich.console import Console
 from rich.table import Table
 
-from . import ROOT, build, defs, experiment, image, store
+from . import ROOT, defs, experiment, image, store
 from .errors import HayloftError
 
 

@@ -28,15 +28,11 @@ class Tally:
 
     def __init__(self, total, done=0):
         self.total, self.done = total, done
-        self.failed = 0
         self.seconds = []
 
-    def ended(self, seconds, completes):
+    def ended(self, seconds, total, done):
         self.seconds.append(seconds)
-        if completes:
-            self.done += 1
-        else:
-            self.failed += 1
+        self.total, self.done = total, done
 
     def left(self, elapsed=0.0):
         """Seconds until the last boot ends, or None before the first has."""
@@ -76,8 +72,8 @@ class Plain:
     def tick(self, elapsed):
         pass
 
-    def ended(self, boot, result, completes):
-        self.tally.ended(boot["seconds"], completes)
+    def ended(self, boot, result, total, done):
+        self.tally.ended(boot["seconds"], total, done)
         if self.quiet and boot["outcome"] == "ok":
             return
         left = self.tally.left()
@@ -97,7 +93,7 @@ class Rich(Plain):
         super().__init__()
         self.console = console or Console()
         self.live = None
-        self.medians = {}  # (test, unit) → arm → [median of each boot]
+        self.medians = {}  # (test, unit) → arm → place → median of that boot
         self.arms = []
         self.now = ""
         self.elapsed, self.drawn = 0.0, 0.0
@@ -124,21 +120,22 @@ class Rich(Plain):
         if time.monotonic() - self.drawn >= 1.0:  # watching must not load the machine that it watches
             self.refresh()
 
-    def ended(self, boot, result, completes):
-        self.tally.ended(boot["seconds"], completes)
+    def ended(self, boot, result, total, done):
+        self.tally.ended(boot["seconds"], total, done)
         if boot["outcome"] != "ok":
             reason = f": {boot['reason']}" if boot["reason"] else ""
             self.console.print(Text(f"boot {boot['id']}: {boot['outcome']}{reason}",
                                     style=_STYLES.get(boot["outcome"], "red")))
-        elif completes:
+        else:
+            place = str(boot["point"]), boot["pair"]  # a pair booted again replaces what it gave before
             for key, value in boot_medians(result).items():
-                self.medians.setdefault(key, {}).setdefault(boot["arm"], []).append(value)
+                self.medians.setdefault(key, {}).setdefault(boot["arm"], {})[place] = value
         self.elapsed = 0.0
         self.refresh()
 
     def draw(self):
         left = self.tally.left(self.elapsed)
-        self.bar.update(self.task, completed=self.tally.done,
+        self.bar.update(self.task, completed=self.tally.done, total=self.tally.total,
                         left=f"about {duration(left)} left" if left is not None else "")
         table = Table(box=None, pad_edge=False)
         table.add_column("test", no_wrap=True)
@@ -147,7 +144,7 @@ class Rich(Plain):
         for name in self.arms[1:]:
             table.add_column(f"{name}/{self.arms[0]}", justify="right")
         for (test, unit), by_arm in list(self.medians.items())[:MOST_ROWS]:
-            middle = {arm: statistics.median(values) for arm, values in by_arm.items()}
+            middle = {arm: statistics.median(values.values()) for arm, values in by_arm.items()}
             cells = [f"{middle[arm]:.1f} {unit}" if arm in middle else "" for arm in self.arms]
             first = middle.get(self.arms[0])
             for arm in self.arms[1:]:

@@ -209,8 +209,7 @@ class Session:
         """Boots what is still missing. Returns when all pairs are done, decided, or given up."""
         looks = self.info.get("looks") or []
         done = self.run.boots()
-        complete = sum(len(group) for group in self.groups() if self.next_attempt(group, done)[1])
-        show.begin(self.info["arms"], len(self.info["order"]), complete)
+        show.begin(self.info["arms"], *self.progress(done))
         row = 0  # pairs in a row that could not be completed
         last_pair = 0
         for group in self.groups():
@@ -244,18 +243,25 @@ class Session:
             attempt += 1
         return attempt, None not in self.outcomes(group, attempt, done)
 
+    def progress(self, done):
+        """(boots planned, boots that stand): a boot stands until its pair fails."""
+        stand = 0
+        for group in self.groups():
+            stand += self.outcomes(group, self.next_attempt(group, done)[0], done).count(outcome.OK)
+        return len(self.info["order"]), stand
+
     def boot_pair(self, group, done, show):
         """Boots one pair, again where a boot fails; True once every arm booted well in one attempt. Attempts
         of earlier processes stay as they are and do not count as tries of this one."""
+        last = outcome.OK
         for tried in range(self.info["retries"] + 1):
             attempt, _ = self.next_attempt(group, done)
             if tried and last == outcome.NOT_PARALLEL:  # a busy host is seldom busy for long
                 time.sleep(VOID_WAITS[min(tried, len(VOID_WAITS)) - 1])
-            last = outcome.OK
             for entry in group:
                 name = self.identity(entry, attempt)
                 if entry["arm"] in self.info["arms"] and name not in done:
-                    done[name] = self.boot(entry, attempt, show)
+                    self.boot(entry, attempt, show, done)
                     last = done[name]["outcome"]
                     if last != outcome.OK and entry["arm"] in self.info["arms"]:
                         break
@@ -263,8 +269,8 @@ class Session:
                 return True
         return False
 
-    def boot(self, entry, attempt, show):
-        """One boot from start to archive; returns its boot.json."""
+    def boot(self, entry, attempt, show, done):
+        """One boot from start to archive; its boot.json goes into done."""
         name, arm = self.identity(entry, attempt), entry["arm"]
         spec = self.specs[entry["point_index"]]
         folder = self.run.start_boot(name)
@@ -278,11 +284,10 @@ class Session:
             raise
         result, verdict = judge(folder, ended, arguments, self.knobs[arm])
         boot = self.archive(entry, attempt, ended, verdict, result)
-        completes = boot["outcome"] == outcome.OK
-        show.ended(boot, result, completes)
+        done[boot["id"]] = boot
         if boot["outcome"] == outcome.REFUSED:
             self.refused(entry, result, boot, show)
-        return boot
+        show.ended(boot, result, *self.progress(done))
 
     def archive(self, entry, attempt, ended, verdict, result):
         spec = self.specs[entry["point_index"]]
