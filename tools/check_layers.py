@@ -58,6 +58,7 @@ TOOL_KNOBS = {
     'telemetry.hz',    # icount: none inside the round
     'deadline',        # must lie inside the machine's timeout
     'telemetry.port',  # a real machine with one serial port
+    'lockstat',        # an empty panel says which knob emptied it
 }
 FILE_LINES, FUNCTION_LINES = 600, 70
 
