@@ -136,25 +136,29 @@ void *cache_alloc_extra(struct kmem_cache *c, void *obj)
     return obj;
 }
 
-static bool zone_intact(const struct kmem_cache *c, const void *obj)
+/* *found gets the zone's first byte. */
+static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
 {
     const u8 *zone = (const u8 *)obj + c->size;
     bool intact;
 
     plat_unpoison((void *)(uintptr_t)zone, c->zone);
     intact = all_bytes(zone, c->zone, POISON_REDZONE);
+    *found = zone[0];
     plat_poison((void *)(uintptr_t)zone, c->zone);
     return intact;
 }
 
 bool cache_free_extra(struct kmem_cache *c, void *obj)
 {
+    u8 found;
+
     if (!object_claim(c, obj, c->objstate))
         return cache_free_refused(c, obj);
     /* The object is this CPU's alone now. After an overrun it stays out of circulation. */
-    if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj)) {
+    if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj, &found)) {
         object_set(c, obj, OBJECT_ALLOCATED);
-        return badfree(c->heap, BADFREE_corrupt, obj, *((u8 *)obj + c->size), c);
+        return badfree(c->heap, BADFREE_corrupt, obj, found, c);
     }
     if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !c->ctor) {
         plat_unpoison(obj, c->size);

@@ -40,7 +40,7 @@ static ALWAYS_INLINE void *cache_alloc_as(struct kmem_cache *c, size_t size,
     if (unlikely(!n))
         return cache_alloc_slow(c, size, flags);
     obj = cc->object[n - 1];
-    cc->count = n - 1;
+    cache_cpu_count(cc, n - 1);
     object_allocate(c, obj, objstate);
     plat_counter_add(&cc->ctr[CACHE_alloc_fast], 1);
     if (likely(mode & MODE_STAT_PERCPU))
@@ -66,7 +66,7 @@ static ALWAYS_INLINE bool cache_free_claimed(struct kmem_cache *c, void *obj)
     if (unlikely(n >= cc->limit))
         return cache_free_slow(c, obj, flags);
     cc->object[n] = obj;
-    cc->count = n + 1;
+    cache_cpu_count(cc, n + 1);
     plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
     if (likely(c->mode & MODE_STAT_PERCPU))
         plat_counter_add(&cc->ctr[CACHE_stat_free], 1);

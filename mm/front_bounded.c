@@ -23,7 +23,7 @@ void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
         return NULL;
     plat_counter_add(&cc->ctr[CACHE_refill], 1);
     plat_counter_add(&cc->ctr[CACHE_refill_objects], got);
-    cc->count = got - 1;
+    cache_cpu_count(cc, got - 1);
     return cc->object[got - 1];
 }
 
@@ -32,7 +32,7 @@ void bounded_spill(struct kmem_cache *c, struct cache_cpu *cc)
     u32 batch = cc->batch;
 
     slab_put(c, cc->object, batch);
-    cc->count -= batch;
+    cache_cpu_count(cc, cc->count - batch);
     memmove(cc->object, cc->object + batch, cc->count * sizeof(cc->object[0]));
     plat_counter_add(&cc->ctr[CACHE_flush], 1);
     plat_counter_add(&cc->ctr[CACHE_flush_objects], batch);
@@ -45,7 +45,7 @@ unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
     if (!count)
         return 0;
     slab_put(c, cc->object, count);
-    cc->count = 0;
+    cache_cpu_count(cc, 0);
     plat_counter_add(&cc->ctr[CACHE_drain_objects], count);
     return count;
 }

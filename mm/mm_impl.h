@@ -165,6 +165,12 @@ struct cache_cpu {
     void *object[];
 } ALIGNED(CACHE_LINE);
 
+/* The owner's store; samplers on other CPUs read the count (relaxed). */
+static ALWAYS_INLINE void cache_cpu_count(struct cache_cpu *cc, u32 count)
+{
+    __atomic_store_n(&cc->count, count, __ATOMIC_RELAXED);
+}
+
 #define BOOT_CPU_BYTES (sizeof(struct cache_cpu))
 
 struct cache_node {
