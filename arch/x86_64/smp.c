@@ -22,7 +22,7 @@
 #include "../../base/string.h"
 
 #define ANSWER_LIMIT_US  200000u
-#define CLAIMED_LIMIT_US 2000000u /* longer than any host keeps a vCPU from running */
+#define STALLED_LIMIT_US 2000000u /* longer than any host keeps a vCPU from running */
 #define SKEW_LIMIT_US    20000u
 #define SKEW_TRIPS       100u
 #define SKEW_DONE        0xffffu /* instead of a trip's number: no more questions */
@@ -135,12 +135,12 @@ static void trampoline_install(void)
     mail_u64(MAIL_ENTRY, (u64)smp_entry);
 }
 
-static bool wait_here(u64 us)
+static bool wait_answer(u32 answer, u64 us)
 {
     u64 start = plat_cycles(), limit = clock_cycles_of_us(us);
 
     do {
-        if (__atomic_load_n(&hand.reply.answer, __ATOMIC_ACQUIRE) == HERE)
+        if (__atomic_load_n(&hand.reply.answer, __ATOMIC_ACQUIRE) == answer)
             return true;
         plat_relax();
     } while (plat_cycles() - start < limit);
@@ -162,17 +162,17 @@ static bool start_one(u32 apic_id, struct cpu_area *a, void *stack_top)
     lapic_ipi(apic_id, LAPIC_INIT);
     clock_wait_us(10000);
     lapic_ipi(apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
-    if (wait_here(1000))
+    if (wait_answer(HERE, 1000))
         return true;
     if (__atomic_load_n(state, __ATOMIC_ACQUIRE) == MAIL_WAITING)
         lapic_ipi(apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
-    if (wait_here(ANSWER_LIMIT_US))
+    if (wait_answer(HERE, ANSWER_LIMIT_US))
         return true;
     if (__atomic_compare_exchange_n(state, &waiting, MAIL_WITHDRAWN, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return false;
     /* It is on its way in, so its stack and number are taken: there is no going back. */
-    if (!wait_here(CLAIMED_LIMIT_US))
+    if (!wait_answer(HERE, STALLED_LIMIT_US))
         PANIC(PANIC_boot, "a CPU stopped in the middle of its start", apic_id, a->id);
     return true;
 }
@@ -204,8 +204,13 @@ static i64 skew_trips(unsigned cpu)
 static i64 measure_skew(unsigned cpu)
 {
     i64 lead = skew_trips(cpu);
+    u32 done = cpu << 16 | SKEW_DONE;
 
-    __atomic_store_n(&hand.ask, cpu << 16 | SKEW_DONE, __ATOMIC_RELEASE);
+    __atomic_store_n(&hand.ask, done, __ATOMIC_RELEASE);
+    /* Until it says that it saw this, it may still be answering an earlier question, into the word in which
+     * the next CPU will say that it is here. */
+    if (!wait_answer(done, STALLED_LIMIT_US))
+        PANIC(PANIC_boot, "a CPU stopped while clocks were compared", cpu, 0);
     return lead;
 }
 
