@@ -6,12 +6,14 @@ the largest of the rest. Derived counters are worked out from the formulas that 
 schema. No name is known here.
 
 Throughput differs between arms, so besides the plain sum each entry has the figure for one operation of
-the test, and that is what the p values are about.
+the test (for a sum over all tests: the mean of the tests' figures), and that is what the p values are about.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -103,6 +105,12 @@ class BootTally:
                     _merge(row.setdefault(owner, {}), counter, value, self._kind(counter))
         self.operations[None] = sum(count for name, count in self.operations.items() if name is not None)
 
+    def mean_rate(self, counter: str) -> float:
+        """Of the tests' figures for one operation: every test weighs the same, however many operations it did."""
+        rates = [self.values.get((counter, test, None), 0) / count
+                 for test, count in self.operations.items() if test is not None and count]
+        return sum(rates) / len(rates) if rates else math.nan
+
 
 def _merge(into: dict, key, value: float, kind: str) -> None:
     into[key] = max(into.get(key, value), value) if kind == "max" else into.get(key, 0) + value
@@ -118,13 +126,12 @@ def counters(arms: dict[str, list[tuple[int, BootTally]]], reference: str, schem
     tables = {arm: _table(boots, keys) for arm, boots in arms.items()}
     p_values = _p_values(tables, arms, reference, keys, schema, rules)
     entries = []
-    for column, key in enumerate(keys):
-        name, test, cache = key
-        about = schema[name]
+    for column, (name, test, cache) in enumerate(keys):
+        key, about = keys[column], schema[name]
         entry = {"name": name, "test": test, "cache": cache, "point": point, "unit": about["unit"],
                  "kind": about["kind"], "arms": {}, "versus": {}}
-        for arm, (plain, per_op) in tables.items():
-            entry["arms"][arm] = {"median": _median(plain[:, column]), "per_op": _median(per_op[:, column])}
+        for arm, table in tables.items():
+            entry["arms"][arm] = {"median": _median(table.plain[:, column]), "per_op": _median(table.per_op[:, column])}
         for arm in tables:
             if arm != reference:
                 entry["versus"][arm] = _change(entry["arms"][reference], entry["arms"][arm],
@@ -151,18 +158,28 @@ def _keys(arms: dict, schema: dict[str, dict]) -> list[Key]:
     )
 
 
-def _table(boots: list, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
-    """values[boot, key] and the same for one operation; NaN where the boot's rounds were incomplete."""
-    plain = np.full((len(boots), len(keys)), np.nan)
-    operations = np.full((len(boots), len(keys)), np.nan)
+@dataclass
+class _Table:
+    """A row a boot, a column a key; NaN where the boot's rounds were incomplete."""
+
+    plain: np.ndarray
+    per_op: np.ndarray
+    operations: np.ndarray
+
+
+def _table(boots: list, keys: list[Key]) -> _Table:
+    shape = len(boots), len(keys)
+    table = _Table(np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan))
     for row, (_, tally) in enumerate(boots):
-        for column, key in enumerate(keys):
-            count = tally.operations.get(key[1])
-            if count is None or (key[1] is None and tally.incomplete):
+        for column, (name, test, cache) in enumerate(keys):
+            count = tally.operations.get(test)
+            if not count or (test is None and tally.incomplete):
                 continue
-            plain[row, column] = tally.values.get(key, 0)
-            operations[row, column] = count or np.nan
-    return plain, plain / operations
+            value = tally.values.get((name, test, cache), 0)
+            table.plain[row, column] = value
+            table.operations[row, column] = count
+            table.per_op[row, column] = value / count if test is not None else tally.mean_rate(name)
+    return table
 
 
 def _p_values(tables: dict, arms: dict, reference: str, keys: list[Key], schema: dict,
@@ -184,24 +201,24 @@ def _p_values(tables: dict, arms: dict, reference: str, keys: list[Key], schema:
     return found
 
 
-def _log_rate(table: tuple[np.ndarray, np.ndarray], chosen: list[int]) -> np.ndarray:
+def _log_rate(table: _Table, chosen: list[int]) -> np.ndarray:
     """Logarithm of the rate an operation; one event in a boot is the least that can be told from none."""
-    plain, per_op = table[0][:, chosen], table[1][:, chosen]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        operations = np.where(plain > 0, plain / per_op, np.nan)
-        typical = np.nanmedian(operations) if np.isfinite(operations).any() else 1.0
-        operations = np.where(np.isfinite(operations), operations, typical)
-    return np.where(np.isfinite(plain), np.log((np.maximum(plain, 0) + 1) / operations), np.nan)
+    return np.log(np.maximum(table.per_op[:, chosen], 0) + 1 / table.operations[:, chosen])
 
 
 def _change(reference: dict, arm: dict, p: float | None) -> dict:
     out = {"change": _relative(reference["median"], arm["median"]),
            "per_op_change": _relative(reference["per_op"], arm["per_op"]), "p": p, "verdict": "none"}
     if p is not None:
-        moved = out["per_op_change"]
-        large = moved is None and (arm["per_op"] or 0) > 0 or moved is not None and abs(moved) >= SMALL_CHANGE
-        out["verdict"] = "changed" if p <= verdict.ALPHA and large else "undecided"
+        moved = _moved(out["change"], arm["median"]) and _moved(out["per_op_change"], arm["per_op"])
+        out["verdict"] = "changed" if p <= verdict.ALPHA and moved else "undecided"
     return out
+
+
+def _moved(change: float | None, after: float | None) -> bool:
+    """Both the sum and the figure an operation must move: else only the speed did (ticks a second are the same,
+    ticks an operation are not)."""
+    return bool(after) if change is None else abs(change) >= SMALL_CHANGE
 
 
 def _relative(before: float | None, after: float | None) -> float | None:
@@ -263,7 +280,8 @@ def _lock_row(boots: list[dict], names: list[str], schema: dict) -> dict:
     first = names[0]
     for name in names[1:]:
         if schema[name]["unit"] == schema[first]["unit"] and schema[name]["kind"] == "sum":
-            shares = [values.get(name, 0) / values[first] for values in boots if values.get(first)]
+            # A lock that was never taken was never found taken.
+            shares = [values.get(name, 0) / values[first] if values.get(first) else 0.0 for values in boots]
             row[f"{name}_share"] = _median(shares)
     return row
 

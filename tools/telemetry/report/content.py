@@ -249,7 +249,7 @@ def _counter_tables(results: dict, reference: str, chosen: list, title: str, abo
     for arm in words.others(results):
         rows = [entry for entry in chosen if arm in entry["versus"]]
         rows.sort(key=lambda entry: -_size(entry["versus"][arm]))
-        table = Table(["counter", "unit", f"{reference} (before)", f"{arm} (after)", "change", "an operation", "p"], [], left=2)
+        table = Table(["counter", "unit", f"{reference} (before)", f"{arm} (after)", "change", "for one operation", "p"], [], left=2)
         for entry in rows[:COUNTERS_SHOWN]:
             versus = entry["versus"][arm]
             where = words.point_text(entry["point"])

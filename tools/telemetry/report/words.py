@@ -13,7 +13,8 @@ from .. import stats, units, verdict
 
 CLAIMS = ("faster", "slower")
 SHARE_SUFFIX = "_share"
-WORTH_SAYING = 0.02  # a change of a lock's share smaller than this is not in the first sentence
+WORTH_SAYING = 0.002  # a lock's share whose change is smaller than this is not in the first sentence ...
+WORTH_FACTOR = 2.0  # ... nor one that changed by less than this factor
 FAR_OFF = 3.0  # a published factor and ours further apart than this differ in size
 
 
@@ -168,6 +169,8 @@ def lock_sentence(results: dict, test: dict, arm: str) -> str:
             if best is None or abs(after - before) > abs(best[2] - best[1]):
                 best = entry["name"], before, after
     if best is None or abs(best[2] - best[1]) < WORTH_SAYING:
+        return ""
+    if max(best[1:]) < WORTH_FACTOR * min(best[1:]):
         return ""
     verb = "fell" if best[2] < best[1] else "rose"
     return (f"the share of {best[0]}-lock acquisitions that found the lock taken {verb} "
