@@ -134,14 +134,16 @@ def _mark(frame: _Frame) -> int:
 
 def uncobs(segment: bytes) -> bytes | None:
     """The bytes that COBS stuffed into this zero-free segment, or None."""
-    out, position, size = [], 0, len(segment)
-    while position < size:
+    size = len(segment)
+    out = bytearray(segment)
+    position = 0
+    while position < size:  # each code becomes the zero that it stood for; the first stood for none
         code = segment[position]
         if code == 0xFF:
             return _uncobs_long(segment)
-        out.append(segment[position + 1 : position + code])
+        out[position] = 0
         position += code
-    return b"\0".join(out) if position == size else None
+    return bytes(out[1:]) if position == size else None
 
 
 def _uncobs_long(segment: bytes) -> bytes | None:
