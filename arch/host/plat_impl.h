@@ -21,7 +21,8 @@
 #endif
 #endif
 
-extern __thread unsigned host_cpu_id; /* written once by the thread itself */
+/* Written once by the thread itself. Local to the program: one instruction reads it. */
+extern __thread unsigned host_cpu_id __attribute__((tls_model("local-exec")));
 extern unsigned host_cpu_number;      /* published by host_cpus_start() */
 extern bool host_crowded;             /* CPUs outnumber cores: a waiter gives its core away */
 void host_relax_crowded(void);
