@@ -56,7 +56,7 @@ void kernel_ipi(enum machine_ipi kind, const void *regs)
     (void)regs;
     kernel_count(CPU_ipis, 1);
     if (kind == MACHINE_IPI_RESCHEDULE)
-        machine_need_resched(cpu, true);
+        sched_kicked();
     else
         __atomic_store_n(&tests_taken[cpu].count, tests_taken[cpu].count + 1, __ATOMIC_RELEASE);
 }

@@ -9,6 +9,9 @@
  * lock is ever handed from thread to thread. The one thing that must not happen in between is freeing the
  * stack of a thread that exits; that waits for sched_finish_switch() on the next thread's stack.
  *
+ * A slice is a time, not a number of ticks: a hypervisor that held a CPU back delivers the ticks it missed in a
+ * burst, and counting them took slices away that had hardly begun.
+ *
  * It deliberately does not: migrate, steal, know priorities, or preempt a thread because another woke up. A
  * CPU halted in its idle thread is kicked by an interrupt; a busy one sees the newcomer when its slice ends.
  *
@@ -21,6 +24,7 @@
 
 struct spinlock threads_lock;
 
+static u64 slice_cycles;
 static struct cpu boot_cpu_struct;
 static struct cpu *cpus[MAX_CPUS];
 
@@ -74,7 +78,7 @@ void sched_switch_locked(struct cpu *c)
         set_ready_count(c, c->ready_count - 1);
     next->state = THREAD_RUNNING;
     c->current = next;
-    c->slice_left = SLICE_TICKS;
+    c->slice_end = plat_cycles() + slice_cycles;
     machine_need_resched(c->id, false);
     if (next != prev && prev->state == THREAD_DEAD)
         c->zombie = prev;
@@ -175,9 +179,7 @@ void sched_tick(void)
         wake_sleepers_locked(c);
     if (c->current == c->idle)
         idle_charge(c, true);
-    else if (c->slice_left > 0)
-        c->slice_left--;
-    if (c->ready_count > 0 && c->current != c->idle && c->slice_left == 0)
+    else if (c->ready_count > 0 && plat_cycles() >= c->slice_end)
         machine_need_resched(c->id, true);
     spin_unlock(&c->lock);
 }
@@ -234,6 +236,7 @@ static void cpu_init(struct cpu *c, unsigned id)
 
 void sched_init(void)
 {
+    slice_cycles = plat_cycles_hz() / 1000 * SLICE_MS;
     spin_init(&threads_lock, LOCKCLASS_threads, "kernel");
     cpu_init(&boot_cpu_struct, 0);
 }
@@ -268,7 +271,7 @@ void sched_enter(unsigned cpu)
     spin_lock(&c->lock);
     c->idle->state = THREAD_RUNNING;
     c->current = c->idle;
-    c->slice_left = SLICE_TICKS;
+    c->slice_end = plat_cycles() + slice_cycles;
     spin_unlock(&c->lock);
     idle_charge(c, true);
     machine_tick_set(TICK_HZ);

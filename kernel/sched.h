@@ -18,7 +18,7 @@
 #include "../base/machine.h"
 
 #define TICK_HZ     250u
-#define SLICE_TICKS 3u /* a thread runs 8..12 ms before another that is ready gets its turn */
+#define SLICE_MS 10u /* then the next tick gives the CPU to another thread that is ready */
 
 enum thread_state { THREAD_READY, THREAD_RUNNING, THREAD_WAITING, THREAD_SLEEPING, THREAD_DEAD };
 
@@ -59,7 +59,7 @@ struct cpu {
     unsigned ready_count; /* elements of ready; peeked at without the lock (relaxed) */
 
     /* this CPU only, interrupts off */
-    unsigned slice_left;   /* ticks */
+    u64 slice_end;         /* cycles */
     u64 idle_since;        /* cycles; 0: not idle */
     struct thread *zombie; /* exited, but its stack was still in use when it switched away */
     bool quiet;            /* its tick is stopped: nothing may sleep here */
