@@ -150,6 +150,7 @@ TESTS = {
     'kmalloc': [],
     'locks': [],
     'slab': [],
+    'telemetry': TELEMETRY + ['kernel/hooks.c', 'kernel/mem_global.c'],
     'base_fmt': [],
     'base_names': [],
     'base_wire': [],

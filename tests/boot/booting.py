@@ -42,7 +42,8 @@ class Boot:
 
     def story(self):
         return (f'exit status {self.exit_status}, timed out: {self.timed_out}, {self.seconds} s, '
-                f'faults: {self.faults[:5]}\nconsole:\n{self.console[-3000:]}')
+                f'faults: {self.faults[:5]}\nconsole:\n{self.console[-3000:]}\n'
+                f'its own words:\n{(self.folder / "qemu.log").read_text(errors="replace")[:6000]}')
 
     def sound(self, outcome='ok', status=OK):
         """Ended as meant, said so itself, and not one byte of the stream was damaged."""
