@@ -103,6 +103,11 @@ def _boot(arguments, spec, check, gdb, variant, folder):
         console.close()
     result, (what, why) = run.judge(folder, ended, arguments, knobs)
     print(f"outcome: {what}{f': {why}' if why else ''} ({ended.seconds:.1f} s on {spec.kind}, {spec.cpus} CPUs)")
+    store.write_json(folder / "boot.json", {
+        "id": "boot", "args": arguments, "machine": spec.describe(), "machine_kind": spec.kind,
+        "knobs": ((result or {}).get("hello") or {}).get("knobs") or {}, "started": ended.started, "ended": ended.ended,
+        "seconds": ended.seconds, "exit_status": ended.exit_status, "outcome": what, "reason": why,
+        "image": image.sha256(elf)})
     if result:
         store.write_json(folder / "result.json", result)
     return {outcome.OK: 0, outcome.REFUSED: EXIT_USAGE}.get(what, EXIT_BOOTS)

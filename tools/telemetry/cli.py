@@ -6,6 +6,7 @@ even where matplotlib takes a second to load.
 
 import argparse
 import os
+import select
 import sys
 
 from . import ROOT, __version__
@@ -23,14 +24,24 @@ class _Parser(argparse.ArgumentParser):
         raise HayloftError(f"{message}; see {help_line}", EXIT_USAGE)
 
 
-def _run(args):
-    from . import experiment, run
+def _settings(args):
+    from . import experiment
     settings = [experiment.parse_setting(text) for text in args.set]
     if args.pairs is not None:
         settings.append(("pairs", str(args.pairs)))
     if args.machine:
         settings.append(("machine.kind", args.machine))
-    return run.run(args.file, out=args.out, settings=settings, live=args.live, port=args.port)
+    return settings
+
+
+def _run(args):
+    from . import run
+    return run.run(args.file, out=args.out, settings=_settings(args), live=args.live, port=args.port)
+
+
+def _calibrate(args):
+    from . import run
+    return run.calibrate(args.file, out=args.out, settings=_settings(args), live=args.live, port=args.port)
 
 
 def _resume(args):
@@ -125,12 +136,16 @@ def parser():
         made.set_defaults(function=function)
         return made
 
-    made = verb("run", _run, "plan, boot, archive, analyse and report an experiment")
-    made.add_argument("file", help="an experiment file, or the name of a shipped one")
-    made.add_argument("--pairs", type=int, metavar="N", help="boots of each arm")
-    made.add_argument("--out", metavar="DIR", help="the run's folder, new or empty (default: runs/TIME-NAME)")
-    _add_machine(made)
-    _add_view(made)
+    def experiment_verb(name, function, text, **file):
+        made = verb(name, function, text)
+        made.add_argument("file", **file)
+        made.add_argument("--pairs", type=int, metavar="N", help="boots of each arm")
+        made.add_argument("--out", metavar="DIR", help="the run's folder, new or empty (default: runs/TIME-NAME)")
+        _add_machine(made)
+        _add_view(made)
+
+    experiment_verb("run", _run, "plan, boot, archive, analyse and report an experiment",
+                    help="an experiment file, or the name of a shipped one")
 
     made = verb("resume", _resume, "finish an interrupted run; archived boots stay as they are")
     made.add_argument("run", help="a run's folder or name")
@@ -159,6 +174,9 @@ def parser():
     made = verb("report", _report, "analyse a run again from its raw bytes, without booting")
     made.add_argument("run", help="a run's folder or name")
 
+    experiment_verb("calibrate", _calibrate, "A/A pairs: this machine's noise for each test, for later verdicts",
+                    nargs="?", default="null", help="an experiment with equal arms (default: the shipped null.toml)")
+
     made = verb("export", _export, "tidy tables of a run")
     made.add_argument("run", help="a run's folder or name")
     made.add_argument("--to", choices=("csv",), default="csv", help="format (default: %(default)s)")
@@ -179,6 +197,13 @@ def parser():
     return top, verbs
 
 
+def _reader_gone():
+    """Whoever read our standard output has gone (a pager that was left)."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
 def main(argv):
     try:
         top, verbs = parser()
@@ -195,6 +220,14 @@ def main(argv):
         print("hayloft: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody to tell. Keep the interpreter from trying.
+        if not _reader_gone():
+            raise
+        # There is nobody to tell. Keep the interpreter from trying.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"hayloft: {where}{error.strerror}", file=sys.stderr)
+        return EXIT_USAGE

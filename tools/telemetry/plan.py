@@ -63,8 +63,6 @@ def warnings(arms, pairs, order):
         found.append(ALTERNATE_WARNING)
     if order == "abba" and pairs % 2 and pairs > 1:
         found.append(f"{pairs} pairs: an odd number leaves abba unbalanced by one slot")
-    if pairs < 4:
-        found.append(f"{pairs} pair{'s' if pairs > 1 else ''}: fewer than 4 can never decide a test")
     if len(set(arms.values())) < len(arms):
         found.append("two arms have the same arguments: an A/A comparison")
     return found

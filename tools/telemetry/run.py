@@ -148,12 +148,11 @@ def _warnings(experiment, specs, arms):
     found = [] if specs[0].kind == "icount" else plan.warnings(arms, experiment.pairs, experiment.order)
     if any(spec.over_committed for spec in specs):
         found.append(f"over-committed: more CPUs than the host's {len(facts.usable_cpus())}")
-    if any(arm.other_build for arm in experiment.arms):
-        found.append("images differ: code layout differs too, so a difference need not be the arm's doing")
     return found
 
 
 def _prepare(run, experiment, specs, seed):
+    from . import calibrate as noise
     hosted = specs[0].hosted
     checksums, knobs = _build_images(run, experiment, hosted)
     left_out = experiments.check_arms(experiment, knobs, hosted)
@@ -175,8 +174,11 @@ def _prepare(run, experiment, specs, seed):
             experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most {qemu.LONGEST_ARGUMENTS}")
         order.append({**slot.describe(), "point_index": slot.point_index, "args": line})
     run.info["arm_images"] = {name: checksums[name] for name in by_name}
+    if len(set(run.info["arm_images"].values())) > 1:
+        run.info["warnings"].append("images differ: code layout differs too, so a difference need not be the arm's doing")
     run.info["order"] = order
     run.save()
+    noise.keep_copy(run.dir, run.info)  # a report made later must judge by what was known now
     return Session(run)
 
 
@@ -395,6 +397,23 @@ def run(path, out=None, settings=(), live="auto", port=None):
         path = experiments.find(path)
         session = start(path, out, settings)
         return finish(session, live, port)
+
+
+def calibrate(path, out=None, settings=(), live="auto", port=None):
+    """The verb `calibrate`: an A/A run, then what its alike boots differ by, kept for later verdicts here."""
+    from . import calibrate as noise
+    with stop_by_signal():
+        session = start(experiments.find(path), out, settings)
+        if len(set(session.info["arms"].values())) > 1:
+            session.run.close()
+            raise HayloftError(f"{path}: its arms differ; calibrate wants arms with the same arguments, as in null.toml")
+        code = finish(session, live, port)
+    if code in (0, EXIT_EXPECTATION):
+        results = store.read_json(session.run.dir / "results.json", "analyse the run again")
+        for test, found in noise.learn(session.info, results).items():
+            print(f"noise of {test}: {100 * found['noise']:.1f} % over {found['boots']} boots")
+        print(f"kept in {noise.default_path()}")
+    return code
 
 
 def resume(name, live="auto", port=None):

@@ -106,27 +106,28 @@ def _release(running, monitor, machine, hold):
     """Finds and pins the vCPU threads, then lets the guest go (hold: a debugger will). A QEMU that ends
     here could not start: that is for the caller to see from its exit status."""
     monitor.settimeout(_MONITOR_SECONDS)
-    with monitor, monitor.makefile("rwb") as lines:
+    with monitor, monitor.makefile("rb") as answers:  # written to unbuffered: closing must not write
+        def ask(verb):
+            monitor.sendall(json.dumps({"execute": verb}).encode() + b"\n")
+            return _answer(answers, verb)
         try:
-            lines.readline()
-            _ask(lines, "qmp_capabilities")
-            cpus = _ask(lines, "query-cpus-fast")
-            cpus.sort(key=lambda cpu: cpu["cpu-index"])
+            answers.readline()
+            ask("qmp_capabilities")
+            cpus = sorted(ask("query-cpus-fast"), key=lambda cpu: cpu["cpu-index"])
             running.threads = list(dict.fromkeys(cpu["thread-id"] for cpu in cpus))
             if machine.kind != "icount":
                 running.pinned = base.pin(running.threads, machine.cpus)
             if not hold:
-                _ask(lines, "cont")
-        except (OSError, EOFError, ValueError, KeyError) as error:
-            if running.process.poll() is None and not isinstance(error, (EOFError, ConnectionError)):
-                raise HayloftError(f"QEMU's monitor does not answer ({error}); see qemu.log") from error
+                ask("cont")
+        except (EOFError, ConnectionError):
+            pass  # it has ended
+        except (OSError, ValueError, KeyError) as error:
+            raise HayloftError(f"QEMU's monitor does not answer ({error}); see qemu.log") from error
 
 
-def _ask(lines, verb):
-    lines.write(json.dumps({"execute": verb}).encode() + b"\n")
-    lines.flush()
+def _answer(answers, verb):
     while True:
-        line = lines.readline()
+        line = answers.readline()
         if not line:
             raise EOFError("monitor closed")
         answer = json.loads(line)
