@@ -85,7 +85,8 @@ bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
         slab_put(c, &obj, 1);
     } else {
         bounded_spill(c, cc);
-        cc->object[cc->count++] = obj;
+        cc->object[cc->count] = obj;
+        cache_cpu_count(cc, cc->count + 1);
     }
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
     if (c->mode & MODE_STAT_PERCPU)
