@@ -92,6 +92,17 @@ void stop_the_others(const void *regs)
 
 /* -- telling ----------------------------------------------------------------------------------------- */
 
+static void print_frames(const u64 *addr, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        u64 offset = 0;
+        const char *symbol = machine_symbol(addr[i], &offset);
+
+        console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i],
+                            symbol ? symbol : "?", (unsigned long long)offset);
+    }
+}
+
 static void print_backtrace(unsigned cpu)
 {
     const struct stop_slot *s = &slots[cpu];
@@ -101,13 +112,7 @@ static void print_backtrace(unsigned cpu)
         return;
     }
     console_write_panic("cpu%u:\n", cpu);
-    for (unsigned i = 0; i < s->n; i++) {
-        u64 offset = 0;
-        const char *symbol = machine_symbol(s->addr[i], &offset);
-
-        console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)s->addr[i],
-                            symbol ? symbol : "?", (unsigned long long)offset);
-    }
+    print_frames(s->addr, s->n);
 }
 
 void stop_print(void)
@@ -122,27 +127,32 @@ void stop_print(void)
     }
 }
 
+/* One CPU's place, while the machine goes on. The button is wired to all CPUs: they take turns, but none
+ * waits for ever on another. */
+static void say_place(const void *regs)
+{
+    static unsigned talking; /* atomic flag */
+    u64 addr[FRAMES_MAX], from = plat_cycles();
+    unsigned n = machine_backtrace(regs, addr, FRAMES_MAX);
+
+    while (__atomic_exchange_n(&talking, 1, __ATOMIC_ACQUIRE) &&
+           plat_cycles() - from < plat_cycles_hz())
+        plat_relax();
+    console_write_panic("NMI on cpu%u:\n", plat_cpu_id());
+    print_frames(addr, n);
+    __atomic_store_n(&talking, 0, __ATOMIC_RELEASE);
+}
+
 void stop_nmi(const void *regs)
 {
-    u64 addr[FRAMES_MAX];
-    unsigned n;
-
     if (__atomic_load_n(&stopper, __ATOMIC_ACQUIRE)) {
         if (__atomic_load_n(&stopper, __ATOMIC_ACQUIRE) == plat_cpu_id() + 1)
             return; /* a stray one, on the CPU that stops the others: it has work to finish */
         record_here(regs);
         machine_halt();
     }
-    /* Nobody stops anybody: an operator's NMI button, or QEMU's `nmi`. Say where we are and go on. */
-    console_write_panic("NMI on cpu%u:\n", plat_cpu_id());
-    n = machine_backtrace(regs, addr, FRAMES_MAX);
-    for (unsigned i = 0; i < n; i++) {
-        u64 offset = 0;
-        const char *symbol = machine_symbol(addr[i], &offset);
-
-        console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i],
-                            symbol ? symbol : "?", (unsigned long long)offset);
-    }
+    /* Nobody stops anybody: an operator's NMI button, or QEMU's `inject-nmi`. Say where we are, go on. */
+    say_place(regs);
 }
 
 static void print_line(const struct panic_info *info)

@@ -10,6 +10,7 @@
  *   hang-off     CPU 0 spins, interrupts off: another CPU's tick ends it, and with one CPU nobody does
  *   early-alloc  allocations wherever CPUs run that the CPU count does not yet tell of. One kernel that brought in
  *                per-CPU magazines published the count before their table existed, and crashed in that window
+ *   early-panic  a panic when there is a heap but no CPU table yet
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
  * Locking: none. Contexts: thread, or boot, by stage. */
@@ -36,8 +37,10 @@ static int panic_cpu(const char *text)
 
 bool provoke_valid(const char *text)
 {
-    static const char *const plain[] = {"none",     "nested",      "trap",    "overflow", "hang",
-                                        "hang-off", "early-alloc", "badfree", "selfcheck"};
+    static const char *const plain[] = {
+        "none",     "nested",      "trap",        "overflow", "hang",
+        "hang-off", "early-alloc", "early-panic", "badfree",  "selfcheck",
+    };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
         if (strcmp(text, plain[i]) == 0)
@@ -129,6 +132,8 @@ void provoke_at(enum provoke_stage stage)
         return;
     if (stage == PROVOKE_EARLY && provoke_is("early-alloc"))
         early_alloc();
+    else if (stage == PROVOKE_EARLY && provoke_is("early-panic"))
+        PANIC(PANIC_provoked, "provoke=early-panic", plat_cpu_id(), plat_cpu_count());
     else if (stage == PROVOKE_LAB)
         provoke_in_lab(knobs.provoke);
 }
