@@ -23,7 +23,6 @@ from .machine import Image, child
 BUILD = ROOT / "build"
 IMAGES = BUILD / "images"
 KEPT_IMAGES = 12
-_ERROR = re.compile(r"(error|undefined symbol|undefined reference|FAILED|No such file)", re.I)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +57,15 @@ def ninja(targets, log, tree=ROOT):
 
 
 def first_error(log):
-    lines = pathlib.Path(log).read_text(errors="replace").splitlines()
+    """The line of a build's log that says what went wrong first."""
+    lines = [line.strip() for line in pathlib.Path(log).read_text(errors="replace").splitlines() if line.strip()]
     for line in lines:
-        if re.search(r"\b(error|undefined symbol):", line):
-            return line.strip()
-    for line in lines:
-        if _ERROR.search(line):
-            return line.strip()
-    return lines[-1].strip() if lines else "ninja said nothing"
+        if re.search(r"\b(error|undefined symbol):", line) and not line.startswith("ninja:"):
+            return line
+    for number, line in enumerate(lines):
+        if line.startswith("FAILED:"):  # then the command, then what it said
+            return lines[number + 2] if number + 2 < len(lines) else line
+    return lines[-1] if lines else "ninja said nothing"
 
 
 def build(hosted, log, variant="release", tree=ROOT):

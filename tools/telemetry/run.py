@@ -13,6 +13,7 @@ Nothing here starts a process but through machine/, build.py and the live view; 
 
 import contextlib
 import dataclasses
+import pathlib
 import secrets
 import shutil
 import signal
@@ -126,7 +127,7 @@ def start(path, out=None, settings=()):
     arms = {arm.name: arm.args for arm in experiment.arms}
     info = {
         "schema": store.SCHEMA, "experiment": experiment.name, "title": experiment.title,
-        "created": machine.now(), "git": build.git_state(), "tool": __version__, "qemu": qemu.version(),
+        "file": str(experiment.path.resolve()), "created": machine.now(), "git": build.git_state(), "tool": __version__, "qemu": qemu.version(),
         "host": {"cpu": facts.cpu_model(), "cores": len(facts.usable_cpus()), "load": facts.load()},
         "machine": specs[0].describe(), "machines": [spec.describe() for spec in specs],
         "arms": arms, "reference": next(iter(arms)), "points": experiment.points, "pairs": experiment.pairs,
@@ -137,10 +138,12 @@ def start(path, out=None, settings=()):
     run = store.create(out, experiment.name, experiment.source, info)
     try:
         return _prepare(run, experiment, specs, seed)
-    except BaseException:
+    except BaseException as error:
         run.info["state"] = "interrupted"
         run.save()
         run.close()
+        if isinstance(error, KeyboardInterrupt):
+            raise HayloftError(f"interrupted; go on with ./hayloft resume {run.dir}", EXIT_INTERRUPTED) from error
         raise
 
 
@@ -421,9 +424,7 @@ def resume(name, live="auto", port=None):
     with stop_by_signal():
         run_folder = store.open_run(name, locked=True)
         try:
-            if not run_folder.info["order"]:
-                raise HayloftError(f"{run_folder.dir}: was stopped before its order was drawn; run the experiment again")
-            session = Session(run_folder)
+            session = Session(run_folder) if run_folder.info["order"] else prepare_again(run_folder)
             session.close_unfinished()
         except BaseException:
             run_folder.close()
@@ -431,6 +432,21 @@ def resume(name, live="auto", port=None):
         run_folder.info["state"] = "running"
         run_folder.save()
         return finish(session, live, port)
+
+
+def prepare_again(run_folder):
+    """A Session of a run that was stopped before its order was drawn: from its own copy of the experiment."""
+    info = run_folder.info
+    path = pathlib.Path(info.get("file") or run_folder.dir / "experiment.toml")
+    text = (run_folder.dir / "experiment.toml").read_text(encoding="utf-8")
+    experiment = experiments.parse(text, path, list(info.get("settings", {}).items()))
+    specs = _specs(experiment)
+    if specs[0].kind == "icount":
+        experiment.pairs, experiment.looks = 1, None
+    info["arms"] = {arm.name: arm.args for arm in experiment.arms}
+    info["skipped"] = []
+    info["machine"], info["machines"] = specs[0].describe(), [spec.describe() for spec in specs]
+    return _prepare(run_folder, experiment, specs, info["seed"])
 
 
 def finish(session, live, port):

@@ -145,7 +145,8 @@ def _take_lock(folder):
 
 
 def create(folder, name, experiment_text, info):
-    """A new run: its folder (given, and then new or empty; else runs/TIME-NAME), experiment.toml, run.json."""
+    """A new run: its folder (given, and then new or empty; else runs/TIME-NAME), experiment.toml, run.json.
+    A folder that is not there yet is made aside and renamed, so that it never is there without them."""
     if folder is None:
         stamp = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
         folder, again = RUNS / f"{stamp}-{name}", 1
@@ -154,17 +155,21 @@ def create(folder, name, experiment_text, info):
             folder = RUNS / f"{stamp}-{name}-{again}"
     folder = pathlib.Path(folder)
     check_new(folder)
+    made = folder if folder.exists() else folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made.mkdir(parents=True, exist_ok=True)
+        run = Run(made, _take_lock(made))
     except OSError as error:
         raise HayloftError(f"{folder}: cannot be made: {error.strerror}") from error
-    run = Run(folder, _take_lock(folder))
     try:
-        check_new(folder)  # again, now that nobody else can be filling it
-        write_text(folder / "experiment.toml", experiment_text)
+        check_new(made)  # again, now that nobody else can be filling it
+        write_text(made / "experiment.toml", experiment_text)
         run.info = info
         run.boots_dir.mkdir()
         run.save()
+        if made != folder:
+            os.rename(made, folder)
+            run.dir = folder
     except OSError as error:
         run.close()
         raise HayloftError(f"{folder}: cannot be written: {error.strerror}") from error
