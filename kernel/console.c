@@ -1,14 +1,16 @@
 /* console.c: lines of text for a person, on COM1.
  *
- * A line is made in the caller's own buffer and written whole, under one lock, so lines of different CPUs never
- * mix. Writing is polled and slow, which is why nothing on an allocation path or in a timed section logs.
+ * A line is made in the caller's own buffer and written whole, under one lock, so lines of
+ * different CPUs never mix. Writing is polled and slow, which is why nothing on an allocation path
+ * or in a timed section logs.
  *
- * Whoever has interrupts off may have interrupted, or be, the holder of anything: it only tries for the lock, for
- * a bounded time, and a line that finds no room is counted and owned up to by the next one that does.
- * With telemetry.port=com1 frames and text share the line, and a line of text waits for the end of a frame.
+ * Whoever has interrupts off may have interrupted, or be, the holder of anything: it only tries for
+ * the lock, for a bounded time, and a line that finds no room is counted and owned up to by the
+ * next one that does. With telemetry.port=com1 frames and text share the line, and a line of text
+ * waits for the end of a frame.
  *
- * Locking: log_lock, class log, interrupts off. Contexts: klog in threads and interrupts; the panic functions
- * anywhere, since they take no lock (by then every other CPU has been stopped). */
+ * Locking: log_lock, class log, interrupts off. Contexts: klog in threads and interrupts; the panic
+ * functions anywhere, since they take no lock (by then every other CPU has been stopped). */
 #include "sched.h"
 
 #include <stdarg.h>

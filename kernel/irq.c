@@ -1,12 +1,12 @@
-/* irq.c: what the kernel does when an interrupt arrives: the tick, messages between CPUs, exceptions, and the
- * way back out, which is where preemption happens.
+/* irq.c: what the kernel does when an interrupt arrives: the tick, messages between CPUs,
+ * exceptions, and the way back out, which is where preemption happens.
  *
- * The tick's order matters: the scheduler first, so that a late telemetry sample delays no thread; the deadline
- * next, so that a hang in what follows does not hide it.
+ * The tick's order matters: the scheduler first, so that a late telemetry sample delays no thread;
+ * the deadline next, so that a hang in what follows does not hide it.
  *
- * The deadline is CPU 0's to call; should CPU 0 be stuck with interrupts off, the others do so half a second
- * later. It ends the boot in good order (a bye with outcome "deadline"), says on the console where every CPU
- * was, and is no panic.
+ * The deadline is CPU 0's to call; should CPU 0 be stuck with interrupts off, the others do so half
+ * a second later. It ends the boot in good order (a bye with outcome "deadline"), says on the
+ * console where every CPU was, and is no panic.
  *
  * Locking: none here. Contexts: interrupt, interrupts off, unless said otherwise. */
 #include "sched.h"
@@ -85,7 +85,8 @@ void kernel_nmi(const void *regs)
     stop_nmi(regs);
 }
 
-/* -- exceptions -------------------------------------------------------------------------------------- */
+/* -- exceptions
+ * -------------------------------------------------------------------------------------- */
 
 #define VECTOR_DOUBLE_FAULT 8u
 #define VECTOR_PAGE_FAULT   14u
@@ -101,7 +102,8 @@ void kernel_trap(const struct machine_trap *trap)
         .regs = trap->regs,
     };
 
-    /* A push into the hole cannot push the page fault's frame either: it arrives as a double fault. */
+    /* A push into the hole cannot push the page fault's frame either: it arrives as a double
+     * fault. */
     if ((trap->vector == VECTOR_DOUBLE_FAULT || trap->vector == VECTOR_PAGE_FAULT) &&
         machine_is_guard(trap->fault_address))
         info.kind = PANIC_stack_overflow;
@@ -110,7 +112,8 @@ void kernel_trap(const struct machine_trap *trap)
     plat_panic(&info);
 }
 
-/* -- bring-up ---------------------------------------------------------------------------------------- */
+/* -- bring-up
+ * ---------------------------------------------------------------------------------------- */
 
 static void quiet(bool on)
 {

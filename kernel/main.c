@@ -1,11 +1,13 @@
-/* main.c: the order in which the metal kernel comes up. It is a list, one call a line with its reason, and the
- * order is the point: each line may rely on those above it and on nothing else.
+/* main.c: the order in which the metal kernel comes up. It is a list, one call a line with its
+ * reason, and the order is the point: each line may rely on those above it and on nothing else.
  *
- * The CPU count is the last thing about CPUs to become true. Whoever reads plat_cpu_count() finds every per-CPU
- * table as long as that, and whoever runs before may allocate all the same (provoke=early-alloc).
+ * The CPU count is the last thing about CPUs to become true. Whoever reads plat_cpu_count() finds
+ * every per-CPU table as long as that, and whoever runs before may allocate all the same
+ * (provoke=early-alloc).
  *
- * A refused argument does not stop the bring-up: the laboratory says hello, what was refused and bye. Only a
- * machine too small for a heap ends here, on the console, since it has no memory to encode a record in.
+ * A refused argument does not stop the bring-up: the laboratory says hello, what was refused and
+ * bye. Only a machine too small for a heap ends here, on the console, since it has no memory to
+ * encode a record in.
  *
  * Locking: none. Contexts: boot CPU on its boot stack with interrupts off, until sched_enter(). */
 #include "sched.h"
@@ -146,7 +148,8 @@ void kernel_cpu_started(unsigned cpu)
 {
     stop_cpu_alive(cpu);       /* a panic anywhere has this CPU to stop from now on */
     provoke_at(PROVOKE_EARLY); /* running, with nothing of the scheduler there yet */
-    /* It waits with interrupts off, which is otherwise forbidden: nobody knows it yet, so nobody needs it. */
+    /* It waits with interrupts off, which is otherwise forbidden: nobody knows it yet, so nobody
+     * needs it. */
     while (!__atomic_load_n(&cpus_released, __ATOMIC_ACQUIRE))
         plat_relax();
     sched_enter(cpu);

@@ -1,10 +1,12 @@
-/* panic.c: how the machine stops when it must: every CPU halted, every CPU's place told, one exit code.
+/* panic.c: how the machine stops when it must: every CPU halted, every CPU's place told, one exit
+ * code.
  *
- * The first CPU to come here wins (compare-and-swap) and is the only one that goes on; any other halts, whether
- * it came by itself or was sent an NMI, once its backtrace is in its own slot. The winner waits for the slots for
- * a bounded time, prints one line that a machine can read and the backtraces that a person can, sends the
- * telemetry's last frames by polling, and ends the machine. A CPU that panics while it is already stopping the
- * others says so in one line and ends the machine at once; if even that fails, it ends it without a word.
+ * The first CPU to come here wins (compare-and-swap) and is the only one that goes on; any other
+ * halts, whether it came by itself or was sent an NMI, once its backtrace is in its own slot. The
+ * winner waits for the slots for a bounded time, prints one line that a machine can read and the
+ * backtraces that a person can, sends the telemetry's last frames by polling, and ends the machine.
+ * A CPU that panics while it is already stopping the others says so in one line and ends the
+ * machine at once; if even that fails, it ends it without a word.
  *
  * All memory is static, one slot a CPU, so it works before the CPU table and the heap exist.
  *
@@ -62,7 +64,8 @@ static bool all_recorded(void)
     return true;
 }
 
-/* One second, if the clock's rate is known; else as many looks as take about that long on a slow machine. */
+/* One second, if the clock's rate is known; else as many looks as take about that long on a slow
+ * machine. */
 static void wait_for_slots(void)
 {
     u64 hz = plat_cycles_hz();
@@ -85,12 +88,14 @@ void stop_the_others(const void *regs)
     record_here(regs);
     machine_nmi_others();
     wait_for_slots();
-    /* A frame that was half out on the same line ends here, so that the text after it can be told apart. */
+    /* A frame that was half out on the same line ends here, so that the text after it can be told
+     * apart. */
     if (knobs.telemetry_port == V_telemetry_port_com1)
         machine_console_write("", 1);
 }
 
-/* -- telling ----------------------------------------------------------------------------------------- */
+/* -- telling
+ * ----------------------------------------------------------------------------------------- */
 
 static void print_frames(const u64 *addr, unsigned n)
 {
@@ -127,8 +132,8 @@ void stop_print(void)
     }
 }
 
-/* One CPU's place, while the machine goes on. The button is wired to all CPUs: they take turns, but none
- * waits for ever on another. */
+/* One CPU's place, while the machine goes on. The button is wired to all CPUs: they take turns, but
+ * none waits for ever on another. */
 static void say_place(const void *regs)
 {
     static unsigned talking; /* atomic flag */
@@ -151,7 +156,8 @@ void stop_nmi(const void *regs)
         record_here(regs);
         machine_halt();
     }
-    /* Nobody stops anybody: an operator's NMI button, or QEMU's `inject-nmi`. Say where we are, go on. */
+    /* Nobody stops anybody: an operator's NMI button, or QEMU's `inject-nmi`. Say where we are, go
+     * on. */
     say_place(regs);
 }
 
@@ -178,7 +184,8 @@ static void print_registers(const void *regs)
         console_write_panic("\n");
 }
 
-/* -- the telemetry record ---------------------------------------------------------------------------- */
+/* -- the telemetry record
+ * ---------------------------------------------------------------------------- */
 
 static struct telemetry_frame frames[MAX_CPUS][FRAMES_MAX];
 static struct telemetry_backtrace others[MAX_CPUS];
@@ -218,7 +225,8 @@ static void send_record(const struct panic_info *info)
     telemetry_panic(&record);
 }
 
-/* -- the way in -------------------------------------------------------------------------------------- */
+/* -- the way in
+ * -------------------------------------------------------------------------------------- */
 
 static NORETURN void end(void)
 {
@@ -226,7 +234,8 @@ static NORETURN void end(void)
     machine_exit(16 + PLAT_EXIT_PANIC);
 }
 
-/* The winner came back: something on the way down is broken too. Nothing that was tried is tried again. */
+/* The winner came back: something on the way down is broken too. Nothing that was tried is tried
+ * again. */
 static NORETURN void panic_again(const struct panic_info *info)
 {
     if (++depth == 2) {

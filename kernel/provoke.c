@@ -1,4 +1,5 @@
-/* provoke.c: faults on demand, so that what the kernel and the tool do about a fault is tested by having one.
+/* provoke.c: faults on demand, so that what the kernel and the tool do about a fault is tested by
+ * having one.
  *
  *   none         nothing
  *   panic@CPU    that CPU panics (kind provoked); panic@last: the one with the highest number
@@ -7,9 +8,10 @@
  *   overflow     a recursion that runs off the thread's stack
  *   reset        the machine resets without a word
  *   hang         CPU 0 spins, interrupts on: deadline= ends the boot
- *   hang-off     CPU 0 spins, interrupts off: another CPU's tick ends it, and with one CPU nobody does
- *   early-alloc  allocations wherever CPUs run that the CPU count does not yet tell of. One kernel that brought in
- *                per-CPU magazines published the count before their table existed, and crashed in that window
+ *   hang-off     CPU 0 spins, interrupts off: another CPU's tick ends it; with one CPU nobody does
+ *   early-alloc  allocations wherever CPUs run that the CPU count does not yet tell of. One kernel
+ *                that brought in per-CPU magazines published the count before their table existed,
+ *                and crashed in that window
  *   early-panic  a panic when there is a heap but no CPU table yet
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *

@@ -1,12 +1,14 @@
 /* run.c: plat_run_on_cpus(): the same function on many CPUs, released together.
  *
- * Each CPU has a worker thread, made at boot, that waits for a job; so a run allocates nothing, and what the
- * allocator counts during it is the job's own. The start barrier is a spin: the last to arrive releases all
- * within a cache miss of each other, where waking each by an interrupt would spread them over microseconds.
+ * Each CPU has a worker thread, made at boot, that waits for a job; so a run allocates nothing, and
+ * what the allocator counts during it is the job's own. The start barrier is a spin: the last to
+ * arrive releases all within a cache miss of each other, where waking each by an interrupt would
+ * spread them over microseconds.
  *
  * It deliberately does not nest, and has one job at a time.
  *
- * Locking: threads_lock guards the job; its counters are atomics while it runs. Contexts: thread, CPU 0. */
+ * Locking: threads_lock guards the job; its counters are atomics while it runs. Contexts: thread,
+ * CPU 0. */
 #include "sched.h"
 
 static struct {

@@ -1,22 +1,25 @@
 /* sched.c: who runs on a CPU, and the moment at which that changes.
  *
- * The idea: threads are pinned, so a CPU only ever chooses among its own. A run queue is a first-come list with
- * a lock, because another CPU may put a thread on it; round robin, one slice each, cut short by the tick. What
- * has nothing to run runs its idle thread, which is not on the queue.
+ * The idea: threads are pinned, so a CPU only ever chooses among its own. A run queue is a
+ * first-come list with a lock, because another CPU may put a thread on it; round robin, one slice
+ * each, cut short by the tick. What has nothing to run runs its idle thread, which is not on the
+ * queue.
  *
- * The lock is given up *before* the stacks are switched: with interrupts off, no other CPU can take the thread
- * that is just leaving (it is pinned here), and this CPU gets to the queue again only after the switch. So no
- * lock is ever handed from thread to thread. The one thing that must not happen in between is freeing the
- * stack of a thread that exits; that waits for sched_finish_switch() on the next thread's stack.
+ * The lock is given up *before* the stacks are switched: with interrupts off, no other CPU can take
+ * the thread that is just leaving (it is pinned here), and this CPU gets to the queue again only
+ * after the switch. So no lock is ever handed from thread to thread. The one thing that must not
+ * happen in between is freeing the stack of a thread that exits; that waits for
+ * sched_finish_switch() on the next thread's stack.
  *
- * A slice is a time, not a number of ticks: a hypervisor that held a CPU back delivers the ticks it missed in a
- * burst, and counting them took slices away that had hardly begun.
+ * A slice is a time, not a number of ticks: a hypervisor that held a CPU back delivers the ticks it
+ * missed in a burst, and counting them took slices away that had hardly begun.
  *
- * It deliberately does not: migrate, steal, know priorities, or preempt a thread because another woke up. A
- * CPU halted in its idle thread is kicked by an interrupt; a busy one sees the newcomer when its slice ends.
+ * It deliberately does not: migrate, steal, know priorities, or preempt a thread because another
+ * woke up. A CPU halted in its idle thread is kicked by an interrupt; a busy one sees the newcomer
+ * when its slice ends.
  *
- * Locking: a CPU's lock (class runqueue, interrupts off) guards its queue, its sleepers, and the state of its
- * threads; taken after threads_lock. Contexts: as sched.h says for each function. */
+ * Locking: a CPU's lock (class runqueue, interrupts off) guards its queue, its sleepers, and the
+ * state of its threads; taken after threads_lock. Contexts: as sched.h says for each function. */
 #include "sched.h"
 
 #include "../base/fmt.h"
@@ -44,8 +47,8 @@ static void set_ready_count(struct cpu *c, unsigned n)
     __atomic_store_n(&c->ready_count, n, __ATOMIC_RELAXED);
 }
 
-/* Idle time is charged at each end of it and at each tick in between, so a sample is never more than a tick
- * behind. Interrupts off. */
+/* Idle time is charged at each end of it and at each tick in between, so a sample is never more
+ * than a tick behind. Interrupts off. */
 static void idle_charge(struct cpu *c, bool still_idle)
 {
     u64 now = plat_cycles();
@@ -103,8 +106,8 @@ void sched_make_ready_locked(struct cpu *c, struct thread *t)
     set_ready_count(c, c->ready_count + 1);
     if (c->current != c->idle)
         return;
-    /* The idle thread makes nobody ready, so on our own CPU this is an interrupt, and its end will look. A
-     * polling CPU sees the count. */
+    /* The idle thread makes nobody ready, so on our own CPU this is an interrupt, and its end will
+     * look. A polling CPU sees the count. */
     if (c->id == plat_cpu_id())
         machine_need_resched(c->id, true);
     else if (knobs.idle == V_idle_hlt)
@@ -124,7 +127,8 @@ void sched_kicked(void)
 {
     struct cpu *c = sched_this_cpu();
 
-    /* A kick may come late, when the thread that it was for runs already: that one keeps its slice. */
+    /* A kick may come late, when the thread that it was for runs already: that one keeps its
+     * slice. */
     if (c && c->current == c->idle)
         machine_need_resched(c->id, true);
 }
@@ -184,7 +188,8 @@ void sched_tick(void)
     spin_unlock(&c->lock);
 }
 
-/* -- idle -------------------------------------------------------------------------------------------- */
+/* -- idle
+ * -------------------------------------------------------------------------------------------- */
 
 static bool something_ready(const struct cpu *c)
 {
@@ -223,7 +228,8 @@ static void idle_loop(void *arg)
     }
 }
 
-/* -- bring-up ---------------------------------------------------------------------------------------- */
+/* -- bring-up
+ * ---------------------------------------------------------------------------------------- */
 
 static void cpu_init(struct cpu *c, unsigned id)
 {

@@ -1,15 +1,17 @@
-/* sched.h: kernel threads and the per-CPU state of the scheduler. Private to the metal half of kernel/.
+/* sched.h: kernel threads and the per-CPU state of the scheduler. Private to the metal half of
+ * kernel/.
  *
- * A thread is pinned to one CPU for life. Everything that the scheduler does to it happens on that CPU with
- * interrupts off, except that another CPU may make it ready, which is why the run queue has a lock.
+ * A thread is pinned to one CPU for life. Everything that the scheduler does to it happens on that
+ * CPU with interrupts off, except that another CPU may make it ready, which is why the run queue
+ * has a lock.
  *
- * One block of pages holds a thread; the struct lies above the stack, out of reach of an overflow, and
- * the stack is used through a mapping that has a hole below it (machine_stack_map):
+ * One block of pages holds a thread; the struct lies above the stack, out of reach of an overflow,
+ * and the stack is used through a mapping that has a hole below it (machine_stack_map):
  *
  *     low                                                                     high
  *     | hole, never mapped | free stack ……… <- sp | used stack | struct thread |
  *
- * Life: READY -> RUNNING -> (READY | WAITING | SLEEPING) -> READY … -> DEAD, then thread_join(). */
+ * Life: READY -> RUNNING -> (READY | WAITING | SLEEPING) -> READY …, DEAD, thread_join(). */
 #ifndef KERNEL_SCHED_H
 #define KERNEL_SCHED_H
 
@@ -17,7 +19,7 @@
 #include "../base/list.h"
 #include "../base/machine.h"
 
-#define TICK_HZ     250u
+#define TICK_HZ  250u
 #define SLICE_MS 10u /* then the next tick gives the CPU to another thread that is ready */
 
 enum thread_state { THREAD_READY, THREAD_RUNNING, THREAD_WAITING, THREAD_SLEEPING, THREAD_DEAD };
@@ -32,9 +34,8 @@ struct thread {
 
     /* under its CPU's run queue lock */
     enum thread_state state;
-    struct list
-        link; /* on a run queue, a sleepers list, or (then under the wait queue's lock) a wait queue */
-    u64 wake_at; /* cycles, while SLEEPING */
+    struct list link; /* on a run queue, a sleepers list or, under its lock, a wait queue */
+    u64 wake_at;      /* cycles, while SLEEPING */
 
     /* its CPU, interrupts off */
     void *sp; /* the whole of its state while it does not run */
@@ -70,10 +71,10 @@ extern struct spinlock threads_lock;
 
 /* -- bring-up: kernel/sched.c -- */
 void sched_init(void); /* boot CPU: the locks, and CPU 0's struct */
-NODISCARD bool
-sched_cpus_init(unsigned n); /* boot CPU, with a heap: structs and idle threads of CPUs 0..n-1 */
-NORETURN void
-sched_enter(unsigned cpu); /* leaves the boot stack for the CPU's first thread; interrupts off */
+/* Boot CPU, with a heap: structs and idle threads of CPUs 0..n-1. False: no memory. */
+NODISCARD bool sched_cpus_init(unsigned n);
+/* Leaves the boot stack for the CPU's first thread; interrupts off. */
+NORETURN void sched_enter(unsigned cpu);
 
 /* NULL before sched_cpus_init() has made it; any context. */
 struct cpu *sched_cpu(unsigned cpu);
@@ -88,7 +89,8 @@ void thread_join(struct thread *t); /* waits for its end; t means nothing afterw
 void thread_yield(void);
 void thread_sleep_ns(u64 ns); /* until the first tick after that time */
 
-/* For sched.c alone: an idle thread is on no queue; the next thread says that z has left its stack. */
+/* For sched.c alone: an idle thread is on no queue; the next thread says that z has left its
+ * stack. */
 NODISCARD struct thread *thread_create_idle(unsigned cpu, void (*entry)(void *arg), void *arg);
 void thread_mark_dead(struct thread *t);
 
@@ -100,15 +102,15 @@ struct waitq {
     {                                                                                              \
         LIST_INIT((name).waiters)                                                                  \
     }
-/* threads_lock held, interrupts off; gives it up while waiting, holds it again on return. A caller checks its
- * condition again: a wake-up says that something changed, not what. */
+/* threads_lock held, interrupts off; gives it up while waiting, holds it again on return. A caller
+ * checks its condition again: a wake-up says that something changed, not what. */
 void waitq_wait(struct waitq *q);
 void waitq_wake_all(struct waitq *q); /* threads_lock held; any context but NMI */
 
 /* -- scheduler internals that thread.c, wait.c and irq.c use -- */
 struct cpu *sched_this_cpu(void);
-/* The calling thread stops running until somebody makes it ready. Its state was set by the caller (not
- * RUNNING); c's lock held, interrupts off. Gives the lock up. */
+/* The calling thread stops running until somebody makes it ready. Its state was set by the caller
+ * (not RUNNING); c's lock held, interrupts off. Gives the lock up. */
 void sched_switch_locked(struct cpu *c);
 void sched_make_ready(struct thread *t); /* a WAITING thread; any context but NMI */
 void sched_make_ready_locked(struct cpu *c, struct thread *t); /* WAITING, SLEEPING or new */
@@ -123,8 +125,8 @@ void sched_preempt(void);
 /* -- kernel/run.c: the worker threads of plat_run_on_cpus() -- */
 void run_init(unsigned cpus);
 
-/* -- kernel/sched_test.c: thread context, CPU 0, nothing else running; stops the machine on a broken promise -- */
-void sched_selftest(void);
+/* -- kernel/sched_test.c: thread context, CPU 0, nothing else running -- */
+void sched_selftest(void); /* stops the machine on a broken promise */
 
 /* -- kernel/console.c -- */
 void console_init(void);
@@ -138,13 +140,13 @@ void irq_deadline_start(u64 from); /* deadline= counts from that many cycles */
 void irq_selftest(void);           /* thread context, CPU 0: panics if a CPU takes no interrupts */
 
 /* -- kernel/panic.c -- */
-void stop_cpu_alive(
-    unsigned cpu); /* a CPU that can be stopped from now on; CPU 0 always could be */
-/* Stops every other CPU and waits, bounded, until each has recorded where it was. Whoever comes second halts
- * here. Any context; does not turn interrupts on again. */
+/* A CPU that can be stopped from now on; CPU 0 always could be. */
+void stop_cpu_alive(unsigned cpu);
+/* Stops every other CPU and waits, bounded, until each has recorded where it was. Whoever comes
+ * second halts here. Any context; does not turn interrupts on again. */
 void stop_the_others(const void *regs);
 void stop_print(void); /* then: everybody's backtrace, to the console */
-void stop_nmi(
-    const void *regs); /* what an NMI does: stops if asked to, else says where this CPU is */
+/* What an NMI does: stops if asked to, else says where this CPU is. */
+void stop_nmi(const void *regs);
 
 #endif

@@ -1,9 +1,11 @@
-/* sched_test.c: what every boot with selfcheck=1 asks of its own scheduler before it measures anything with it.
+/* sched_test.c: what every boot with selfcheck=1 asks of its own scheduler before it measures
+ * anything with it.
  *
- * A workload that never ran beside another, or was never preempted, would give numbers all the same; so each
- * promise that the workloads lean on is tried once on the machine at hand: interrupts arrive on every CPU, a
- * thread runs where it was pinned, yield alternates, the tick preempts a thread that never yields, disabling
- * preemption holds it off, and a sleep lasts as long as was asked. A broken promise stops the machine.
+ * A workload that never ran beside another, or was never preempted, would give numbers all the
+ * same; so each promise that the workloads lean on is tried once on the machine at hand: interrupts
+ * arrive on every CPU, a thread runs where it was pinned, yield alternates, the tick preempts a
+ * thread that never yields, disabling preemption holds it off, and a sleep lasts as long as was
+ * asked. A broken promise stops the machine.
  *
  * It takes about 60 ms, most of it waiting for slices to end.
  *
@@ -147,7 +149,8 @@ static void try_holding(unsigned cpu)
     struct thread *a, *b;
 
     __atomic_store_n(&step.flag, false, __ATOMIC_RELAXED);
-    plat_preempt_disable(); /* with one CPU we share it, and b must be ready before a's slice ends */
+    /* With one CPU we share it, and b must be ready before a's slice ends. */
+    plat_preempt_disable();
     a = start(cpu, hold, NULL);
     b = start(cpu, raise_flag, NULL);
     plat_preempt_enable();

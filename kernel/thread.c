@@ -1,14 +1,14 @@
 /* thread.c: a thread's life: made, run, put to sleep, ended, joined.
  *
- * A thread is one block of pages (sched.h draws it). The stack is used through a second mapping above
- * a hole, so that an overflow faults instead of writing into a neighbour's page. That mapping lasts
- * for ever, so the block of a thread that was joined goes to a pool and becomes the next thread: the
- * memory for stacks grows to the most threads that ever lived at once, and making and ending a thread
- * costs the page allocator nothing after that.
+ * A thread is one block of pages (sched.h draws it). The stack is used through a second mapping
+ * above a hole, so that an overflow faults instead of writing into a neighbour's page. That mapping
+ * lasts for ever, so the block of a thread that was joined goes to a pool and becomes the next
+ * thread: the memory for stacks grows to the most threads that ever lived at once, and making and
+ * ending a thread costs the page allocator nothing after that.
  *
  * Ending takes three steps, because a thread cannot free the stack that it stands on: thread_exit()
- * switches away for good; the next thread on that CPU marks it dead (sched_finish_switch); its joiner
- * puts it into the pool.
+ * switches away for good; the next thread on that CPU marks it dead (sched_finish_switch); its
+ * joiner puts it into the pool.
  *
  * It deliberately has no signals, no detached threads and no way to end another thread.
  *
@@ -35,8 +35,8 @@ void thread_yield(void)
     struct cpu *c = sched_this_cpu();
     struct thread *t;
 
-    /* It takes the lock even to find that nobody waits: one complete trip through the scheduler is what
-     * yield/solo times, so that a lock or an allocator that makes it dearer shows. */
+    /* It takes the lock even to find that nobody waits: one complete trip through the scheduler is
+     * what yield/solo times, so that a lock or an allocator that makes it dearer shows. */
     kernel_count(CPU_yields, 1);
     spin_lock(&c->lock);
     if (likely(list_empty(&c->ready))) {
@@ -100,7 +100,8 @@ void plat_sleep_ns(u64 ns)
     thread_sleep_ns(ns);
 }
 
-/* -- making and ending ------------------------------------------------------------------------------- */
+/* -- making and ending
+ * ------------------------------------------------------------------------------- */
 
 static void thread_start(void *arg)
 {

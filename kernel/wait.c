@@ -1,12 +1,13 @@
 /* wait.c: waiting for something to change.
  *
- * A wait queue is a list of threads; one lock guards them all, threads_lock, since nothing that is timed waits
- * here: ends of threads, and the start and end of work on other CPUs. The waiter marks itself WAITING under
- * that lock, so a waker that comes before it has switched away finds it on the list all the same and makes it
- * ready; the switch then finds it on the run queue, and nothing is lost.
+ * A wait queue is a list of threads; one lock guards them all, threads_lock, since nothing that is
+ * timed waits here: ends of threads, and the start and end of work on other CPUs. The waiter marks
+ * itself WAITING under that lock, so a waker that comes before it has switched away finds it on the
+ * list all the same and makes it ready; the switch then finds it on the run queue, and nothing is
+ * lost.
  *
- * Locking: threads_lock held by the caller, then a run queue's. Contexts: waiting in threads, waking in
- * threads and interrupts. */
+ * Locking: threads_lock held by the caller, then a run queue's. Contexts: waiting in threads,
+ * waking in threads and interrupts. */
 #include "sched.h"
 
 void waitq_wait(struct waitq *q)
