@@ -158,6 +158,8 @@ TESTS = {
     'knobs': [],
     'multiboot2': ['arch/x86_64/multiboot2.c'],
     'acpi': ['arch/x86_64/acpi.c'],
+    'uart': ['drivers/serial/uart16550.c'],
+    'x86_memory': ['tests/host/x86_memory.S'],
 }
 
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.

@@ -51,10 +51,9 @@ static ALWAYS_INLINE unsigned long plat_irq_save(void)
 /* STI behind a test, not POPF: POPF rewrites every flag and costs about ten times as much. */
 static ALWAYS_INLINE void plat_irq_restore(unsigned long flags)
 {
-    if (flags & X86_FLAGS_IF)
+    asm volatile("" : : : "memory");
+    if (likely(flags & X86_FLAGS_IF))
         asm volatile("sti" : : : "memory");
-    else
-        asm volatile("" : : : "memory");
 }
 
 static ALWAYS_INLINE bool plat_irqs_off(void)
