@@ -25,6 +25,7 @@ _COMPARE = {
     ">=": lambda a, b: a >= b,
 }
 DEEPEST = 50
+LONGEST_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class _Parser:
     def fail(self, what: str, at: int | None = None):
         if at is None:
             at = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-        raise HayloftError(f"in the rule '{self.text}', column {at + 1}: {what}; a rule is like 'B < 0.5 * A'")
+        shown = self.text if len(self.text) <= LONGEST_SHOWN else self.text[:LONGEST_SHOWN] + "…"
+        raise HayloftError(f"in the rule '{shown}', column {at + 1}: {what}; a rule is like 'B < 0.5 * A'")
 
     def peek(self) -> str:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else ""

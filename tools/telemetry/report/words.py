@@ -117,20 +117,21 @@ def _the_rest(claims, by_verdict, results) -> str:
 
 def _no_claim_sentence(results, arm, judged, by_verdict) -> str:
     reference, total = results["reference"], len(judged)
+    same, open_ = by_verdict.get("no difference", []), by_verdict.get("undecided", []) + by_verdict.get("none", [])
     if alike(results) and results["arms"][arm] == results["arms"][reference]:
         name = f"Arms {reference} and {arm} were booted with the same arguments, and no test tells them apart"
+    elif open_ and not same:
+        name = f"Nothing is decided between {_arm_name(results, reference)} and {_arm_name(results, arm)}"
     else:
         name = f"No difference between {_arm_name(results, reference)} and {_arm_name(results, arm)} is shown"
-    same, open_ = by_verdict.get("no difference", []), by_verdict.get("undecided", []) + by_verdict.get("none", [])
     parts = []
     if same:
         parts.append(f"{len(same)} of {total} tests differ by less than {100 * results['minimum_effect']:.3g} %")
     if open_:
-        parts.append(f"{len(open_)} of {total} {'is' if len(open_) == 1 else 'are'} undecided")
+        parts.append(f"{len(open_)} of {total} tests {'is' if len(open_) == 1 else 'are'} undecided")
     if by_verdict.get("refused"):
         parts.append(f"{len(by_verdict['refused'])} cannot be judged on this machine")
-    hint = _hint(results, arm, open_) if not same or open_ else ""
-    return name + ": " + ", ".join(parts) + hint + "."
+    return name + ": " + ", ".join(parts) + _hint(results, arm, open_) + "."
 
 
 def _hint(results, arm, open_) -> str:
@@ -147,7 +148,7 @@ def _hint(results, arm, open_) -> str:
     if waiting:
         text += f", and {waiting}"
     if versus.get("pairs_needed"):
-        text += f", which about {versus['pairs_needed']} pairs would decide"
+        text += f"; about {versus['pairs_needed']} pairs would decide it"
     return text
 
 
