@@ -1,0 +1,52 @@
+"""What became of a boot: every way to end has its name, and nothing but a good bye is ok."""
+
+import pytest
+
+from telemetry import outcome
+
+HELLO = {"knobs": {}}
+
+
+@pytest.mark.parametrize("status, timed_out, digest, expected", [
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}}, "ok"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "parallel": {"ok": True}}, "ok"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "parallel": {"ok": None}}, "ok"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "parallel": {"ok": False, "reason": "slow"}}, "not parallel"),
+    (0, False, {"hello": HELLO, "bye": {"outcome": "ok"}}, "incomplete"),
+    (33, False, {"hello": HELLO}, "incomplete"),
+    (33, False, None, "incomplete"),
+    (0, False, {"hello": HELLO}, "reset"),
+    (0, False, {}, "reset"),
+    (35, False, {"hello": HELLO, "panic": {"name": "trap", "file": "a.c", "line": 1, "cpu": 1}}, "panic"),
+    (35, False, {}, "panic"),
+    (0, False, {"hello": HELLO, "panic": {"name": "trap"}}, "panic"),
+    (35, False, {"hello": HELLO, "panic": {"name": "deadline"}}, "timeout"),
+    (37, False, {"hello": HELLO, "bye": {"outcome": "refused"}, "refused": [["a=b", "no", "c"]]}, "refused"),
+    (37, False, {}, "refused"),
+    (None, True, {}, "hang"),
+    (None, True, {"hello": HELLO}, "hang"),
+    (None, True, {"hello": HELLO, "bye": {"outcome": "ok"}}, "timeout"),
+    (39, False, {"hello": HELLO, "bye": {"outcome": "self-check", "reason": "balance"}}, "self-check"),
+    (39, False, {"hello": HELLO}, "self-check"),
+    (39, False, {"hello": HELLO, "bye": {"outcome": "deadline"}}, "timeout"),
+    (1, False, {}, "failed-start"),
+    (-11, False, {}, "failed-start"),
+    (1, False, {"hello": HELLO}, "incomplete"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "interrupted"}}, "incomplete"),
+])
+def test_classify(status, timed_out, digest, expected):
+    found, reason = outcome.classify(status, timed_out, digest)
+    assert found == expected
+    assert found in outcome.OUTCOMES
+    assert (reason == "") == (found == "ok"), "every failure says why"
+
+
+def test_a_refusal_names_the_nearest():
+    _, reason = outcome.classify(37, False, {"hello": HELLO, "bye": {"outcome": "refused"},
+                                             "refused": [["frnt=x", "no such knob", "front"]]})
+    assert "frnt=x" in reason and "front)" in reason
+
+
+def test_guest_faults_and_void_boots_share_nothing():
+    assert not set(outcome.GUEST_FAULTS) & set(outcome.VOID)
+    assert set(outcome.GUEST_FAULTS) | set(outcome.VOID) | {"ok"} == set(outcome.OUTCOMES)
