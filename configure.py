@@ -159,7 +159,7 @@ TESTS = {
     'multiboot2': ['arch/x86_64/multiboot2.c'],
     'acpi': ['arch/x86_64/acpi.c'],
     'uart': ['drivers/serial/uart16550.c'],
-    'x86_memory': ['tests/host/x86_memory.S'],
+    'x86_memory': ['arch/x86_64/memory_hosted.S'],
 }
 
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
@@ -188,6 +188,7 @@ COMMON = [
     '-O2',
     '-g',
     '-fno-omit-frame-pointer',
+    '-momit-leaf-frame-pointer',
     '-fno-strict-aliasing',
     # Debug information names no folder of this machine: the same tree gives the same bytes anywhere.
     '-ffile-compilation-dir=.',

@@ -1,5 +1,5 @@
-/* portio.h: the port I/O contract, for drivers. arch/x86_64 provides it; hosted tests bring their own and play
- * the device.
+/* portio.h: the port I/O contract, for drivers. arch/x86_64 provides it; hosted tests bring their
+ * own and play the device.
  *
  * Locking: none. Contexts: any. */
 #ifndef BASE_PORTIO_H

@@ -1,12 +1,13 @@
-/* acpi.c: RSDP, then RSDT or XSDT, then the MADT in it: the enabled CPUs and the local APIC's address.
+/* acpi.c: RSDP, then RSDT or XSDT, then the MADT in it: the enabled CPUs and the local APIC's
+ * address.
  *
- * Versions: an RSDP of version 0 (20 bytes) leads to the RSDT only; a newer one also to the XSDT, which is
- * preferred but, if it is broken, given up for the RSDT. Checksums are required of the root pointer and of the
- * MADT. An entry that is empty or ends past its table refuses the table: what follows it cannot be trusted to
- * be entries.
+ * Versions: an RSDP of version 0 (20 bytes) leads to the RSDT only; a newer one also to the XSDT,
+ * which is preferred but, if it is broken, given up for the RSDT. Checksums are required of the
+ * root pointer and of the MADT. An entry that is empty or ends past its table refuses the table:
+ * what follows it cannot be trusted to be entries.
  *
- * APIC ids are not CPU numbers: they have holes, and may be listed twice, in an xAPIC and an x2APIC entry.
- * Only ids below 255 count, which is what xAPIC mode can send to.
+ * APIC ids are not CPU numbers: they have holes, and may be listed twice, in an xAPIC and an x2APIC
+ * entry. Only ids below 255 count, which is what xAPIC mode can send to.
  *
  * Deliberately absent: everything else in ACPI.
  *

@@ -1,5 +1,5 @@
-/* acpi.h: which CPUs the firmware lists, read out of the ACPI tables through a function that lends bytes, so
- * that the same code is tested and fuzzed hosted. Private to arch/x86_64 and its tests.
+/* acpi.h: which CPUs the firmware lists, read out of the ACPI tables through a function that lends
+ * bytes, so that the same code is tested and fuzzed hosted. Private to arch/x86_64 and its tests.
  *
  * Locking: none. Contexts: boot. */
 #ifndef ARCH_X86_64_ACPI_H

@@ -1,9 +1,10 @@
-/* boot.c: from the boot loader's words to a struct bootinfo. The order below is the order in which things
- * become possible: text on the console, traps that are reported, memory, time, interrupts; then kernel/.
+/* boot.c: from the boot loader's words to a struct bootinfo. The order below is the order in which
+ * things become possible: text on the console, traps that are reported, memory, time, interrupts;
+ * then kernel/.
  *
- * Memory handed up is what the firmware lists as usable, less: the low 1 MiB (one page of it becomes the
- * trampoline), the kernel, the loader's information with the argument line in it, symbol table and modules,
- * and the page tables. These all stay in place and mapped.
+ * Memory handed up is what the firmware lists as usable, less: the low 1 MiB (one page of it
+ * becomes the trampoline), the kernel, the loader's information with the argument line in it,
+ * symbol table and modules, and the page tables. These all stay in place and mapped.
  *
  * A machine without ACPI, or with a table that does not hold water, runs on its boot CPU alone.
  *
@@ -56,7 +57,8 @@ static void read_loader(u32 mbi)
         reserve(mb.module[i].start, mb.module[i].end);
 }
 
-/* The lowest free page that a start-up interrupt can name; page 0 is left to those who follow NULL. */
+/* The lowest free page that a start-up interrupt can name; page 0 is left to those who follow
+ * NULL. */
 static u64 trampoline_page(void)
 {
     unsigned before = reserveds;
@@ -91,7 +93,8 @@ static void read_memory(void)
     }
 }
 
-/* ACPI tables lie outside usable memory, so they are read while the boot tables still map all of 4 GiB. */
+/* ACPI tables lie outside usable memory, so they are read while the boot tables still map all of
+ * 4 GiB. */
 static const u8 *lend(void *ctx, u64 phys, size_t n)
 {
     (void)ctx;
@@ -144,8 +147,8 @@ static const char *hypervisor(void)
     return raw;
 }
 
-/* What the flags are after entry.S's addition and successful exchange, interrupts off: OF SF ZF AF PF, and
- * the bit that is always set. */
+/* What the flags are after entry.S's addition and successful exchange, interrupts off: OF SF ZF
+ * AF PF, and the bit that is always set. */
 static bool flags_fault(void)
 {
     u64 flags;

@@ -1,11 +1,11 @@
 /* clock.c: how fast the time stamp counter runs.
  *
- * Asked of CPUID where it knows (leaf 0x15, or a hypervisor's leaf 0x40000010), else measured against the
- * PIT, the one clock whose frequency every PC agrees on. A measurement is one countdown of channel 2 and has
- * an error that can be told: the start lies between two readings around the last port write, the end between
- * the last "not yet" and the first "done". On a busy host either gap can be a whole time slice, so
- * measurements repeat until three with small gaps agree within a thousandth, and their median counts; failing
- * that within the limit, the tightest one does.
+ * Asked of CPUID where it knows (leaf 0x15, or a hypervisor's leaf 0x40000010), else measured
+ * against the PIT, the one clock whose frequency every PC agrees on. A measurement is one countdown
+ * of channel 2 and has an error that can be told: the start lies between two readings around the
+ * last port write, the end between the last "not yet" and the first "done". On a busy host either
+ * gap can be a whole time slice, so measurements repeat until three with small gaps agree within a
+ * thousandth, and their median counts; failing that within the limit, the tightest one does.
  *
  * Locking: none. Contexts: boot; clock_wait_us() any, later. */
 #include "cpu.h"

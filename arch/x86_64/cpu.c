@@ -1,12 +1,13 @@
-/* cpu.c: the per-CPU area behind GS, the segments that 64-bit mode still wants, and the small questions and
- * orders of base/machine.h that concern the calling CPU only.
+/* cpu.c: the per-CPU area behind GS, the segments that 64-bit mode still wants, and the small
+ * questions and orders of base/machine.h that concern the calling CPU only.
  *
- * One GDT serves all CPUs: null, code, data, then a TSS descriptor each. A TSS here is nothing but two stack
- * pointers: a double fault and an NMI must not trust the stack they interrupt.
+ * One GDT serves all CPUs: null, code, data, then a TSS descriptor each. A TSS here is nothing but
+ * two stack pointers: a double fault and an NMI must not trust the stack they interrupt.
  *
- * Rescheduling: machine_need_resched() raises a flag beside the preemption word and, on the own CPU, clears
- * the word's top bit at once. On another CPU the flag is folded in by the next interrupt there, whichever it
- * is; the scheduler sends MACHINE_IPI_RESCHEDULE when it cannot wait for the tick.
+ * Rescheduling: machine_need_resched() raises a flag beside the preemption word and, on the own
+ * CPU, clears the word's top bit at once. On another CPU the flag is folded in by the next
+ * interrupt there, whichever it is; the scheduler sends MACHINE_IPI_RESCHEDULE when it cannot wait
+ * for the tick.
  *
  * Locking: none. Contexts: any, unless said otherwise in machine.h. */
 #include "cpu.h"
@@ -31,7 +32,8 @@ struct descriptor_table {
 
 void x86_preempt_wanted(void)
 {
-    /* Inside an interrupt, or with interrupts off: kernel_irq_exit() or the next tick sees to it. */
+    /* Inside an interrupt, or with interrupts off: kernel_irq_exit() or the next tick sees to
+     * it. */
     if (plat_irqs_off())
         return;
     kernel_preempt();
@@ -68,8 +70,8 @@ void cpu_load(struct cpu_area *a)
 {
     const struct descriptor_table t = {.limit = sizeof(gdt) - 1, .base = (u64)gdt};
 
-    /* The selectors mean the same in the table being replaced, so only CS, whose descriptor the CPU holds,
-     * is loaded again; loading GS would clear its base. */
+    /* The selectors mean the same in the table being replaced, so only CS, whose descriptor the
+     * CPU holds, is loaded again; loading GS would clear its base. */
     asm volatile("lgdt %0\n\t"
                  "pushq %1\n\t"
                  "leaq 1f(%%rip), %%rax\n\t"
@@ -93,7 +95,8 @@ void machine_irq_enable(void)
     x86_sti();
 }
 
-/* STI holds interrupts off for one more instruction, so none can slip in before HLT and leave it asleep. */
+/* STI holds interrupts off for one more instruction, so none can slip in before HLT and leave it
+ * asleep. */
 void machine_idle(void)
 {
     asm volatile("sti\n\thlt" : : : "memory");

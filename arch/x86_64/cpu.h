@@ -1,8 +1,8 @@
-/* cpu.h: the door between the files of arch/x86_64 that run after boot: the per-CPU area behind GS, the trap
- * frame, and what each file offers the others. Private to arch/x86_64.
+/* cpu.h: the door between the files of arch/x86_64 that run after boot: the per-CPU area behind GS,
+ * the trap frame, and what each file offers the others. Private to arch/x86_64.
  *
- * Locking: an area is written by its own CPU, except `resched`, which anybody may set, and everything filled
- * in before the CPU starts. */
+ * Locking: an area is written by its own CPU, except `resched`, which anybody may set, and
+ * everything filled in before the CPU starts. */
 #ifndef ARCH_X86_64_CPU_H
 #define ARCH_X86_64_CPU_H
 
@@ -90,8 +90,9 @@ void clock_wait_us(u64 us);             /* spins; any context once clock_init() 
 u64 clock_cycles_of_us(u64 us);
 
 /* paging.c */
-/* Builds the final tables and loads them. ram: what the direct map shall hold; free: where pages for the
- * tables are cut off (from an end, so a range may become empty). Both sorted, page aligned, disjoint. */
+/* Builds the final tables and loads them. ram: what the direct map shall hold; free: where pages
+ * for the tables are cut off (from an end, so a range may become empty). Both sorted, page
+ * aligned, disjoint. */
 void paging_init(const struct phys_range *ram, unsigned rams, struct phys_range *free,
                  unsigned frees);
 void paging_load(void);            /* on each CPU */

@@ -1,10 +1,10 @@
 /* entry.S: how interrupts and exceptions enter C, and how threads change stacks.
  *
- * 256 equal stubs push the vector (and a zero where the CPU pushes no error code) and meet in one place that
- * saves the general registers: with -mgeneral-regs-only there is nothing else to save, and since there is no
- * user mode there is no SWAPGS to get wrong. Before calling C the common part builds a frame record out of the
- * interrupted address and frame pointer, so that a backtrace taken in a handler runs on into the interrupted
- * function itself and not just into its caller.
+ * 256 equal stubs push the vector (and a zero where the CPU pushes no error code) and meet in one
+ * place that saves the general registers: with -mgeneral-regs-only there is nothing else to save,
+ * and since there is no user mode there is no SWAPGS to get wrong. Before calling C the common part
+ * builds a frame record out of the interrupted address and frame pointer, so that a backtrace taken
+ * in a handler runs on into the interrupted function itself and not just into its caller.
  *
  * Contexts: any. Locking: none. */
 #include "layout.h"
@@ -91,8 +91,8 @@ machine_context_switch:
     popq %rbp
     ret
 
-/* Where a new thread's first switch returns to: r12 is its function, r13 the argument (cpu.c puts them
- * there); the words above are a frame record that ends backtraces. */
+/* Where a new thread's first switch returns to: r12 is its function, r13 the argument (cpu.c
+ * puts them there); the words above are a frame record that ends backtraces. */
     .balign 16
     .globl context_start
 context_start:
@@ -101,7 +101,8 @@ context_start:
     call *%r12
     ud2
 
-/* void stack_switch_call(void *top, void (*fn)(void *), void *arg): leaves the current stack for good. */
+/* void stack_switch_call(void *top, void (*fn)(void *), void *arg): leaves the current stack for
+ * good. */
     .balign 16
     .globl stack_switch_call
 stack_switch_call:
@@ -113,10 +114,11 @@ stack_switch_call:
     call *%rsi
     ud2
 
-/* bool flags_probe_raw(u64 *flags): runs a comparing exchange right behind arithmetic and stores the flags
- * that are seen then. The addition yields 0x8000000000000000 out of two positive numbers (OF and SF and PF,
- * AF; no CF), the exchange succeeds (ZF). The first TEST starts from known flags, the last one leaves sane
- * ones behind before anything could push them. Interrupts off. */
+/* bool flags_probe_raw(u64 *flags): runs a comparing exchange right behind arithmetic and stores
+ * the flags that are seen then. The addition yields 0x8000000000000000 out of two positive
+ * numbers (OF and SF and PF, AF; no CF), the exchange succeeds (ZF). The first TEST starts from
+ * known flags, the last one leaves sane ones behind before anything could push them. Interrupts
+ * off. */
     .balign 16
     .globl flags_probe_raw
 flags_probe_raw:

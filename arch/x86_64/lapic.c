@@ -1,10 +1,13 @@
-/* lapic.c: the local interrupt controller of each CPU, in xAPIC mode: timer, interrupts between CPUs, NMIs.
+/* lapic.c: the local interrupt controller of each CPU, in xAPIC mode: timer, interrupts between
+ * CPUs, NMIs.
  *
- * The timer counts at a rate nobody declares, the same on all CPUs; it is measured once, on the boot CPU,
- * against the calibrated TSC. Sending takes two register writes that must not be torn apart by an interrupt
- * that also sends, hence interrupts off. Every wait is bounded: this also runs in panics.
+ * The timer counts at a rate nobody declares, the same on all CPUs; it is measured once, on the
+ * boot CPU, against the calibrated TSC. Sending takes two register writes that must not be torn
+ * apart by an interrupt that also sends, hence interrupts off. Every wait is bounded: this also
+ * runs in panics.
  *
- * Deliberately absent: x2APIC mode, the I/O APIC (no device interrupts here), the TSC-deadline timer.
+ * Deliberately absent: x2APIC mode, the I/O APIC (no device interrupts here), the TSC-deadline
+ * timer.
  *
  * Locking: none; the registers are the CPU's own. Contexts: any. */
 #include "cpu.h"

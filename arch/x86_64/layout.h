@@ -1,10 +1,12 @@
-/* layout.h: where things are in the address space. Read by C, by assembly and (the first two) repeated by
- * kernel.ld.
+/* layout.h: where things are in the address space. Read by C, by assembly and (the first two)
+ * repeated by kernel.ld.
  *
- *   0xffff800000000000  direct map: physical address p at DIRECT_MAP + p, 2 MiB pages, only where RAM is
- *   0xffffc00000000000  stacks: a slot each, its low half never mapped (the guard); behind them devices
- *   0xffffffff80000000  the kernel image, linked at + 1 MiB and loaded at physical 1 MiB; code and constants
- *                       read-only, data not executable, each starting a 2 MiB page of its own
+ *   0xffff800000000000  direct map: physical address p at DIRECT_MAP + p, in 2 MiB pages, only
+ *                       where RAM is
+ *   0xffffc00000000000  stacks: a slot each, its low half never mapped (the guard); behind them
+ *                       device registers
+ *   0xffffffff80000000  the kernel image, linked at + 1 MiB and loaded at physical 1 MiB; code and
+ *                       constants read-only, data not executable, each in 2 MiB pages of its own
  *
  * The low half is empty, so a NULL pointer with any offset faults. */
 #ifndef ARCH_X86_64_LAYOUT_H
@@ -48,7 +50,7 @@
 #define PTE_GLOBAL  0x100
 #define PTE_NX      0x8000000000000000
 
-/* The trampoline's mailbox: offsets in the trampoline page, filled in by smp.c before each start. */
+/* The trampoline's mailbox: offsets in its page, filled in by smp.c before each start. */
 #define MAIL_STATE     0xf00 /* u32, below */
 #define MAIL_APIC_ID   0xf04 /* u32: whom the start is for */
 #define MAIL_CR3       0xf08 /* u32 */

@@ -1,9 +1,10 @@
-/* memory.S: the four memory functions that compilers take for granted, and that nothing may be allowed to turn
- * into calls of themselves, hence assembly.
+/* memory.S: the four memory functions that compilers take for granted, and that nothing may be
+ * allowed to turn into calls of themselves, hence assembly.
  *
- * Eight bytes a step by REP, the tail byte by byte: an emulated CPU walks through REP of bytes one at a time
- * (measured: 4 KiB in 12 us, against 1.5 us by eights), and a real one does both at full width once a block is
- * a few hundred bytes long. REP takes some dozen cycles to get going, so up to 64 bytes go in a plain loop.
+ * Eight bytes a step by REP, the tail byte by byte: an emulated CPU walks through REP of bytes one
+ * at a time (measured: 4 KiB in 12 us, against 1.5 us by eights), and a real one does both at full
+ * width once a block is a few hundred bytes long. REP takes some dozen cycles to get going, so up
+ * to 64 bytes go in a plain loop.
  *
  * Locking: none. Contexts: any. */
 
@@ -93,7 +94,8 @@ memcpy:
     jnz 4b
 5:  ret
 
-/* int memcmp(const void *a, const void *b, size_t n): eights as long as they are equal, then bytes. */
+/* int memcmp(const void *a, const void *b, size_t n): eights as long as they are equal, then
+ * bytes. */
     .balign 16
     .globl memcmp
 memcmp:

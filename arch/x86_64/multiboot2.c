@@ -1,13 +1,13 @@
-/* multiboot2.c: reads the information structure of a multiboot2 loader, and makes clean ranges out of the
- * memory map in it.
+/* multiboot2.c: reads the information structure of a multiboot2 loader, and makes clean ranges out
+ * of the memory map in it.
  *
- * The structure is a list of tags; unknown ones are skipped. Nothing in it is believed before it was compared
- * with the bytes at hand: a tag that is shorter than its own head, or ends past the structure, or a text
- * without an end, refuses the whole. Contents that are merely odd are taken as what they may mean: a range
- * that wraps around ends at the top of memory, an empty one vanishes.
+ * The structure is a list of tags; unknown ones are skipped. Nothing in it is believed before it
+ * was compared with the bytes at hand: a tag that is shorter than its own head, or ends past the
+ * structure, or a text without an end, refuses the whole. Contents that are merely odd are taken as
+ * what they may mean: a range that wraps around ends at the top of memory, an empty one vanishes.
  *
- * Memory maps of real firmware are unsorted, overlap, and contradict themselves. Reserved wins over usable,
- * and a page that is not usable in full is not used.
+ * Memory maps of real firmware are unsorted, overlap, and contradict themselves. Reserved wins over
+ * usable, and a page that is not usable in full is not used.
  *
  * Locking: none. Contexts: boot; hosted tests. */
 #include "multiboot2.h"
@@ -196,7 +196,7 @@ const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out)
     return "the list of tags has no end";
 }
 
-/* -- ranges: every boundary is an edge; between two edges nothing changes ------------------------------- */
+/* -- ranges: every boundary is an edge; between two edges nothing changes -- */
 
 struct edge {
     u64 at;
@@ -237,7 +237,7 @@ unsigned ranges_normalise(const struct phys_range *usable, unsigned usables,
                           const struct phys_range *reserved, unsigned reserveds,
                           struct phys_range *out, unsigned max)
 {
-    /* Boot only, one caller: too large for a boot stack. Room for both lists and for what arch adds. */
+    /* Boot only, one caller: too large for a boot stack. Room for both lists and some more. */
     static struct edge edges[2 * (2 * MB2_MAX_RANGES + 64)];
     unsigned edge_count = 0, n = 0;
     i32 in_usable = 0, in_reserved = 0;

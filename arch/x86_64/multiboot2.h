@@ -1,5 +1,5 @@
-/* multiboot2.h: what a multiboot2 loader left behind, read out of a byte buffer and of nothing else, so that
- * the same code is tested and fuzzed hosted. Private to arch/x86_64 and its tests.
+/* multiboot2.h: what a multiboot2 loader left behind, read out of a byte buffer and of nothing
+ * else, so that the same code is tested and fuzzed hosted. Private to arch/x86_64 and its tests.
  *
  * Locking: none. Contexts: boot. */
 #ifndef ARCH_X86_64_MULTIBOOT2_H
@@ -31,12 +31,13 @@ struct mb2_info {
         strings; /* the kernel's symbol table and its names; empty if not loaded */
 };
 
-/* NULL, or why the buffer is refused. size: bytes of the buffer that may be read; the structure's own total
- * must not exceed it. */
+/* NULL, or why the buffer is refused. size: bytes of the buffer that may be read; the
+ * structure's own total must not exceed it. */
 NODISCARD const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out);
 
-/* Sorted, disjoint, page-aligned, non-empty ranges that are in some usable and in no reserved one. A page
- * counts only if all of it is usable. At most max come out, the largest ones if there are more. */
+/* Sorted, disjoint, page-aligned, non-empty ranges that are in some usable and in no reserved
+ * one. A page counts only if all of it is usable. At most max come out, the largest ones if
+ * there are more. */
 unsigned ranges_normalise(const struct phys_range *usable, unsigned usables,
                           const struct phys_range *reserved, unsigned reserveds,
                           struct phys_range *out, unsigned max);

@@ -1,12 +1,12 @@
 /* paging.c: the page tables the kernel runs on. One address space, built once, shared by all CPUs.
  *
- * The direct map follows the memory map, so that no device is mapped as memory: every 2 MiB page that has RAM
- * in it, and no other. The kernel's code and constants are read-only, everything else is not executable
- * where the CPU can tell (NX). A window holds single pages: stacks, each above a hole, and uncached device
- * registers. Nothing is ever unmapped, so no CPU needs telling.
+ * The direct map follows the memory map, so that no device is mapped as memory: every 2 MiB page
+ * that has RAM in it, and no other. The kernel's code and constants are read-only, everything else
+ * is not executable where the CPU can tell (NX). A window holds single pages: stacks, each above a
+ * hole, and uncached device registers. Nothing is ever unmapped, so no CPU needs telling.
  *
- * Pages for the direct map's tables are cut from the end of free memory below 4 GiB, which the boot tables
- * (start.S) map already.
+ * Pages for the direct map's tables are cut from the end of free memory below 4 GiB, which the boot
+ * tables (start.S) map already.
  *
  * Locking: none. Contexts: boot; paging_mapped() any. */
 #include "cpu.h"

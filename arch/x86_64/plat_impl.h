@@ -1,13 +1,14 @@
 /* plat_impl.h: the inline half of base/plat.h on x86-64 metal.
  *
- * GS always points at the calling CPU's area (cpu.h), from the first instructions of start.S on, so what is
- * asked on every allocation is one gs-relative instruction. The layout constants below are checked against
- * struct cpu_area by static assertions in cpu.c.
+ * GS always points at the calling CPU's area (cpu.h), from the first instructions of start.S on, so
+ * what is asked on every allocation is one gs-relative instruction. The layout constants below are
+ * checked against struct cpu_area by static assertions in cpu.c.
  *
- * The preemption word folds two facts into one test: its low 31 bits count how often preemption was disabled,
- * and its top bit is *clear* while a reschedule is wanted. So a plain decrement yields zero exactly when
- * preemption has just become possible and somebody wants it: plat_preempt_enable() is two instructions.
- * Only its own CPU writes the word; others set a flag beside it, which every interrupt folds in.
+ * The preemption word folds two facts into one test: its low 31 bits count how often preemption was
+ * disabled, and its top bit is *clear* while a reschedule is wanted. So a plain decrement yields
+ * zero exactly when preemption has just become possible and somebody wants it:
+ * plat_preempt_enable() is two instructions. Only its own CPU writes the word; others set a flag
+ * beside it, which every interrupt folds in.
  *
  * Locking: none. Contexts: any. */
 #ifndef ARCH_X86_64_PLAT_IMPL_H
@@ -23,8 +24,9 @@
 
 #define X86_FLAGS_IF 0x200ul
 
-/* Address space 256 is GS to clang: an ordinary load that the compiler may fold into its user. It may also
- * reuse the value up to the next compiler barrier, which is as long as the contract promises it anyway. */
+/* Address space 256 is GS to clang: an ordinary load that the compiler may fold into its user.
+ * It may also reuse the value up to the next compiler barrier, which is as long as the contract
+ * promises it anyway. */
 #define GS_U32(offset) (*(const __attribute__((address_space(256))) u32 *)(offset))
 
 extern unsigned x86_cpu_count; /* smp.c; written once, when every table exists */
@@ -91,7 +93,8 @@ static ALWAYS_INLINE u64 plat_cycles(void)
     return (u64)high << 32 | low;
 }
 
-/* One instruction, so that an interrupt falls before or after it; no LOCK, since nobody else writes *p. */
+/* One instruction, so that an interrupt falls before or after it; no LOCK, since nobody else
+ * writes *p. */
 static ALWAYS_INLINE void plat_counter_add(u64 *p, u64 v)
 {
     asm volatile("addq %1, %0" : "+m"(*p) : "er"(v) : "cc");

@@ -1,21 +1,22 @@
 /* smp.c: starting the other CPUs, one after the other.
  *
- * A start is INIT, then a start-up interrupt naming the trampoline's page, then another if the first was not
- * heard. The mailbox in that page (trampoline.S) says for whom the start is; the CPU that claims it comes up
- * on a stack and an area of its own, says so, lets its clock be compared, and waits (halted: spinning, it would
- * take a host's CPU from the next one's start). Only when no more CPUs will come is their number published and
- * are they let into kernel_cpu_started(): up to then plat_cpu_count() is 1, and whoever allocates meanwhile is
- * the boot CPU.
+ * A start is INIT, then a start-up interrupt naming the trampoline's page, then another if the
+ * first was not heard. The mailbox in that page (trampoline.S) says for whom the start is; the CPU
+ * that claims it comes up on a stack and an area of its own, says so, lets its clock be compared,
+ * and waits (halted: spinning, it would take a host's CPU from the next one's start). Only when no
+ * more CPUs will come is their number published and are they let into kernel_cpu_started(): up to
+ * then plat_cpu_count() is 1, and whoever allocates meanwhile is the boot CPU.
  *
- * A CPU's stack slot and memory go by its place in the firmware's list, its number by how many came before:
- * so the numbers have no holes, and a CPU that was given up on shares nothing with the one that got its
- * number.
+ * A CPU's stack slot and memory go by its place in the firmware's list, its number by how many came
+ * before: so the numbers have no holes, and a CPU that was given up on shares nothing with the one
+ * that got its number.
  *
- * Clocks: the boot CPU asks, the other stores its time and answers. The quickest of many round trips bounds
- * the other's lead within half its length; a lead smaller than that cannot be told from none and counts as 0.
+ * Clocks: the boot CPU asks, the other stores its time and answers. The quickest of many round
+ * trips bounds the other's lead within half its length; a lead smaller than that cannot be told
+ * from none and counts as 0.
  *
- * Locking: none; the hand-over words below are written by one side each. Contexts: thread, boot CPU;
- * smp_entry() on the started CPU. */
+ * Locking: none; the hand-over words below are written by one side each. Contexts: thread, boot
+ * CPU; smp_entry() on the started CPU. */
 #include "cpu.h"
 
 #include "../../base/check.h"
@@ -207,8 +208,8 @@ static i64 measure_skew(unsigned cpu)
     u32 done = cpu << 16 | SKEW_DONE;
 
     __atomic_store_n(&hand.ask, done, __ATOMIC_RELEASE);
-    /* Until it says that it saw this, it may still be answering an earlier question, into the word in which
-     * the next CPU will say that it is here. */
+    /* Until it says that it saw this, it may still be answering an earlier question, into the
+     * word in which the next CPU will say that it is here. */
     if (!wait_answer(done, STALLED_LIMIT_US))
         PANIC(PANIC_boot, "a CPU stopped while clocks were compared", cpu, 0);
     return lead;

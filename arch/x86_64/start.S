@@ -1,13 +1,13 @@
-/* start.S: from GRUB to C. The multiboot2 header, and the boot CPU's way from 32-bit protected mode without
- * paging to 64-bit mode in the higher half.
+/* start.S: from GRUB to C. The multiboot2 header, and the boot CPU's way from 32-bit protected mode
+ * without paging to 64-bit mode in the higher half.
  *
- * The page tables made here map the first 4 GiB in 2 MiB pages, everything writable and executable, three
- * times over: one to one (needed while switching, and again by each CPU that starts), as the direct map, and
- * (its first GiB) at KERNEL_BASE. paging.c replaces them by tables that follow the memory map; these stay
- * behind for the trampoline only.
+ * The page tables made here map the first 4 GiB in 2 MiB pages, everything writable and executable,
+ * three times over: one to one (needed while switching, and again by each CPU that starts), as the
+ * direct map, and (its first GiB) at KERNEL_BASE. paging.c replaces them by tables that follow the
+ * memory map; these stay behind for the trampoline only.
  *
- * A machine that cannot go on says so on COM1 and ends through QEMU's debug-exit port with the panic code:
- * there is no C to do it yet.
+ * A machine that cannot go on says so on COM1 and ends through QEMU's debug-exit port with the
+ * panic code: there is no C to do it yet.
  *
  * Locking: none. Context: the boot CPU, interrupts off. */
 #include "layout.h"

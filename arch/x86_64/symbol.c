@@ -1,9 +1,9 @@
 /* symbol.c: where the kernel is and how it got there, for panics.
  *
- * Frame pointers are followed one by one, each checked first: aligned, above the last one, its two words
- * mapped, its return address inside the code. Names come from the symbol table that the boot loader put
- * beside the kernel; it is searched linearly, since a panic is in no hurry and then nothing has to be sorted
- * while booting.
+ * Frame pointers are followed one by one, each checked first: aligned, above the last one, its two
+ * words mapped, its return address inside the code. Names come from the symbol table that the boot
+ * loader put beside the kernel; it is searched linearly, since a panic is in no hurry and then
+ * nothing has to be sorted while booting.
  *
  * Locking: none; read-only after symbol_init(). Contexts: any. */
 #include "cpu.h"

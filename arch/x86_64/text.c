@@ -1,5 +1,6 @@
-/* text.c: the text functions of base/string.h, byte by byte: names are short and boots are rare. Volatile reads
- * keep the compiler from recognising the loops and calling the functions they are in.
+/* text.c: the text functions of base/string.h, byte by byte: names are short and boots are rare.
+ * Volatile reads keep the compiler from recognising the loops and calling the functions they are
+ * in.
  *
  * Locking: none. Contexts: any. */
 #include "../../base/string.h"

@@ -1,8 +1,8 @@
-/* trampoline.S: where a started CPU begins: real mode, in a page below 1 MiB to which smp.c has copied this.
- * The page's end holds the mailbox (layout.h). CPUs are started one at a time, so one page and one stack
- * pointer in it are enough, provided that a CPU which comes after it was given up on, or one that was never
- * asked, takes nothing: whoever arrives compares its APIC id with the mailbox's, then claims the mailbox by
- * compare-and-swap, and halts for ever if either fails.
+/* trampoline.S: where a started CPU begins: real mode, in a page below 1 MiB to which smp.c has
+ * copied this. The page's end holds the mailbox (layout.h). CPUs are started one at a time, so one
+ * page and one stack pointer in it are enough, provided that a CPU which comes after it was given
+ * up on, or one that was never asked, takes nothing: whoever arrives compares its APIC id with the
+ * mailbox's, then claims the mailbox by compare-and-swap, and halts for ever if either fails.
  *
  * Locking: the mailbox's state word. Context: a CPU being started, interrupts off. */
 #include "layout.h"

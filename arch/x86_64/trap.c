@@ -1,9 +1,9 @@
 /* trap.c: the interrupt table, and who is told of what.
  *
- * All 256 gates are interrupt gates into entry.S, so handlers run with interrupts off. An exception goes to
- * kernel_trap(), which never returns: this kernel provokes none on purpose. The end of a timer interrupt or
- * IPI is signalled before its handler runs, since the handler's last act, kernel_irq_exit(), may switch to
- * another thread and come back much later.
+ * All 256 gates are interrupt gates into entry.S, so handlers run with interrupts off. An exception
+ * goes to kernel_trap(), which never returns: this kernel provokes none on purpose. The end of a
+ * timer interrupt or IPI is signalled before its handler runs, since the handler's last act,
+ * kernel_irq_exit(), may switch to another thread and come back much later.
  *
  * Locking: none. Contexts: interrupt, NMI, exception. */
 #include "cpu.h"
@@ -34,7 +34,8 @@ void trap_init(void)
     idt[VECTOR_DOUBLE_FAULT].ist = IST_DOUBLE_FAULT;
     idt[VECTOR_NMI].ist = IST_NMI;
 
-    /* The two legacy interrupt controllers: moved off the exceptions' vectors, then masked for good. */
+    /* The two legacy interrupt controllers: moved off the exceptions' vectors, then masked for
+     * good. */
     static const u8 words[][2] = {
         {0x11, 0x11}, {VECTOR_PIC, VECTOR_PIC + 8}, {4, 2}, {1, 1}, {0xff, 0xff}};
 

@@ -1,5 +1,5 @@
-/* x86.h: the privileged instructions as functions, one line each, and the addresses that layout.h implies.
- * Private to arch/x86_64.
+/* x86.h: the privileged instructions as functions, one line each, and the addresses that layout.h
+ * implies. Private to arch/x86_64.
  *
  * Locking: none. Contexts: any. */
 #ifndef ARCH_X86_64_X86_H

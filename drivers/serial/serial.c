@@ -1,8 +1,8 @@
-/* serial.c: which port is for what. COM1 is the console, COM2 the telemetry sink, until telemetry.port=com1
- * puts both on one line.
+/* serial.c: which port is for what. COM1 is the console, COM2 the telemetry sink, until
+ * telemetry.port=com1 puts both on one line.
  *
- * Locking: none. Console text may come from several CPUs at once in a panic and then mixes; kernel/ takes
- * its log lock otherwise. The sink's callers serialise. Contexts: any. */
+ * Locking: none. Console text may come from several CPUs at once in a panic and then mixes;
+ * kernel/ takes its log lock otherwise. The sink's callers serialise. Contexts: any. */
 #include "uart16550.h"
 
 #include "../../base/machine.h"

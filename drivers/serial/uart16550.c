@@ -1,13 +1,14 @@
 /* uart16550.c: a polled transmitter.
  *
- * The chip has a 16-byte FIFO and one bit that says "empty"; nothing says how full it is. So bytes go in
- * bursts of 16, each only when the last one is gone. QEMU hands a byte on as soon as it gets it, so there the
- * FIFO is empty again at once: uart_write_now() goes on as long as that is so, up to a bound that keeps one
- * call short. On a real line at 115200 baud it takes 16 bytes and comes back.
+ * The chip has a 16-byte FIFO and one bit that says "empty"; nothing says how full it is. So bytes
+ * go in bursts of 16, each only when the last one is gone. QEMU hands a byte on as soon as it gets
+ * it, so there the FIFO is empty again at once: uart_write_now() goes on as long as that is so, up
+ * to a bound that keeps one call short. On a real line at 115200 baud it takes 16 bytes and comes
+ * back.
  *
- * A port without a chip reads as all ones, which would look ready; the scratch register tells it apart.
- * Waits are bounded by counting polls, not time: no clock is needed, and a line that is stuck costs a panic
- * its last words at most.
+ * A port without a chip reads as all ones, which would look ready; the scratch register tells it
+ * apart. Waits are bounded by counting polls, not time: no clock is needed, and a line that is
+ * stuck costs a panic its last words at most.
  *
  * Deliberately absent: receiving, interrupts, flow control.
  *

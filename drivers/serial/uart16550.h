@@ -1,6 +1,7 @@
 /* uart16550.h: the one serial chip every PC has or imitates. Polled, transmit only.
  *
- * Locking: none; callers serialise per port, except that a panic may write over anybody. Contexts: any. */
+ * Locking: none; callers serialise per port, except that a panic may write over anybody.
+ * Contexts: any. */
 #ifndef DRIVERS_SERIAL_UART16550_H
 #define DRIVERS_SERIAL_UART16550_H
 

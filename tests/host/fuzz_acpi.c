@@ -1,6 +1,7 @@
-/* fuzz_acpi.c: any bytes are a memory with ACPI tables in it: an RSDP at 0, and tables wherever pointers lead.
- * Checksums, which no fuzzer guesses, are set right for the RSDP, and for whatever stands at 64 (meant for
- * the root table) and at 128 (for the MADT) under the length that it claims.
+/* fuzz_acpi.c: any bytes are a memory with ACPI tables in it: an RSDP at 0, and tables wherever
+ * pointers lead. Checksums, which no fuzzer guesses, are set right for the RSDP, and for whatever
+ * stands at 64 (meant for the root table) and at 128 (for the MADT) under the length that it
+ * claims.
  *
  * Locking: none. Contexts: hosted. */
 #include "../../arch/x86_64/acpi.h"

@@ -1,5 +1,6 @@
-/* fuzz_multiboot2.c: any bytes are a multiboot2 structure, and any structure that is accepted has ranges that
- * normalise into sorted, disjoint pages. The total length, without which nothing is looked at, is set right.
+/* fuzz_multiboot2.c: any bytes are a multiboot2 structure, and any structure that is accepted has
+ * ranges that normalise into sorted, disjoint pages. The total length, without which nothing is
+ * looked at, is set right.
  *
  * Locking: none. Contexts: hosted. */
 #include "../../arch/x86_64/multiboot2.h"

@@ -1,5 +1,5 @@
-/* test_acpi.c: the CPU list out of ACPI tables built here in a small physical memory; what is lent is a copy
- * that ends where it was asked to end, so that ASan sees any step past it.
+/* test_acpi.c: the CPU list out of ACPI tables built here in a small physical memory; what is lent
+ * is a copy that ends where it was asked to end, so that ASan sees any step past it.
  *
  * Locking: none. Contexts: hosted, one CPU. */
 #include "test.h"

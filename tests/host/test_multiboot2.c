@@ -1,5 +1,5 @@
-/* test_multiboot2.c: the multiboot2 parser on a real hand-over, on hand-made ones, on every way of cutting one
- * short; and the memory map's normalisation against a page-by-page model.
+/* test_multiboot2.c: the multiboot2 parser on a real hand-over, on hand-made ones, on every way of
+ * cutting one short; and the memory map's normalisation against a page-by-page model.
  *
  * Locking: none. Contexts: hosted, one CPU. */
 #include "test.h"
@@ -322,8 +322,8 @@ TEST(largest_ranges_stay)
     EXPECT_EQ(out[2].start, 0x500000);
 }
 
-/* 64 pages; a page is in the result if every byte of it is usable and none reserved. Byte ends on a grid of a
- * quarter page. */
+/* 64 pages; a page is in the result if every byte of it is usable and none reserved. Byte ends
+ * on a grid of a quarter page. */
 #define MODEL_PAGES 64u
 #define QUARTER     (PAGE_SIZE / 4)
 

@@ -1,5 +1,5 @@
-/* test_uart.c: the serial driver against a chip played here: one with a FIFO that empties at once (as QEMU's),
- * one that empties at its own pace, one that is stuck, and none at all.
+/* test_uart.c: the serial driver against a chip played here: one with a FIFO that empties at once
+ * (as QEMU's), one that empties at its own pace, one that is stuck, and none at all.
  *
  * Locking: none. Contexts: hosted, one CPU. */
 #include "test.h"

@@ -1,5 +1,6 @@
-/* test_x86_memory.c: the metal kernel's memory and text functions against the plainest model there is, at every
- * small size, alignment and overlap, and around the sizes at which they change their way of working.
+/* test_x86_memory.c: the metal kernel's memory and text functions against the plainest model there
+ * is, at every small size, alignment and overlap, and around the sizes at which they change their
+ * way of working.
  *
  * Locking: none. Contexts: hosted, one CPU. */
 #include "test.h"

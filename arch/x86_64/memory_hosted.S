@@ -1,8 +1,9 @@
-/* x86_memory.S: the metal kernel's memory functions under names of their own, beside libc's. */
+/* memory_hosted.S: the memory functions under names of their own, beside libc's, for the hosted
+ * test. Not part of the kernel. */
 #define memset  x86_memset
 #define memmove x86_memmove
 #define memcpy  x86_memcpy
 #define memcmp  x86_memcmp
-#include "../../arch/x86_64/memory.S"
+#include "memory.S"
 
     .section .note.GNU-stack, "", @progbits
