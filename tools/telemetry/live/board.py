@@ -1,32 +1,20 @@
-"""The picture: seven panels on one Matplotlib figure, redrawn in parts.
+"""The picture: a header and seven panels on one Matplotlib figure, redrawn in parts.
 
-A whole draw of such a figure takes about a third of a second, which a watched machine would feel. So each panel keeps
-a picture of its empty self (frame, ticks, title, legend) and is drawn anew only when one of these changes, which the
-panels make rare by moving their limits in steps; else the picture is put back and the few moving artists are drawn on
-it. A panel whose artists did not change is not touched at all. Nothing shown depends on the viewer's clock: with the
-feed stopped no pixel changes.
-
-Colours are Okabe and Ito's, which people with any colour vision can tell apart; arms have the same colour throughout.
+A whole draw of such a figure takes about a third of a second, which a watched machine would feel. So the board draws
+only the panels that changed, and each of these draws mostly what moves on it (panels.py).
 """
 
 from __future__ import annotations
 
-import math
-
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from .. import units
-from .state import WIDTH, WINDOW, RunState
+from .panels import (COLOURS, Barn, Churn, Contention, Hits, Locks, Medians, Over, Panel, arm_colour,
+                     shorten)
+from .state import RunState
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-GREY = "#6b6b6b"
 SIZE = (12.8, 7.2)  # inches at 100 dots
 DPI = 100
-TESTS = 8
-LOCKS = 7
-LEGEND_CPUS = 8
 HEADER = 0.075  # of the height
 
 STYLE = {
@@ -36,473 +24,8 @@ STYLE = {
     "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.edgecolor": "#888888", "lines.linewidth": 1.6,
     "legend.frameon": False, "legend.handlelength": 1.4, "legend.columnspacing": 1.0,
     "path.simplify": True, "figure.facecolor": "white", "font.family": "DejaVu Sans", "toolbar": "None",
+    "text.parse_math": False,  # titles and names are other people's text
 }
-
-
-def colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
-
-
-def arm_colour(state: RunState, arm: str) -> str:
-    names = sorted(state.arms) or [arm]
-    return colour(names.index(arm) if arm in names else 0)
-
-
-def step_up(value: float) -> float:
-    """The next of 1, 2, 5, 10, … at or above the value: limits that seldom move."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(power * step for step in (1, 2, 5, 10) if value <= power * step * 1.0000001)
-
-
-def nan(values):
-    return [math.nan if value is None else value for value in values]
-
-
-def shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def window(boot) -> tuple[float, float]:
-    """The stretch of time that the time panels show, in steps of its own."""
-    end = max(5.0, math.ceil((boot.now if boot else 0) / 5) * 5)
-    return max(0.0, end - WINDOW * WIDTH), end
-
-
-class Panel:
-    """One panel. `gather(state)` returns (decor, content), plain values: decor is what the empty self depends on,
-    content what moves on it. `dress(decor)` makes the one, `fill(content)` sets the other's artists."""
-
-    name = title = ""
-
-    def __init__(self, figure: Figure, rectangle: tuple[float, float, float, float], margins):
-        """rectangle: left, bottom, width, height of the whole panel; margins: what labels need inside it."""
-        self.figure, self.rectangle = figure, rectangle
-        x, y, w, h = rectangle
-        left, bottom, right, top = margins
-        self.axes = figure.add_axes((x + left, y + bottom, w - left - right, h - bottom - top))
-        self.moving: list = []
-        self._decor = self._content = None
-        self._picture = None
-        self._drawn: tuple | None = None
-
-    def gather(self, state: RunState) -> tuple:
-        raise NotImplementedError
-
-    def dress(self, decor) -> None:
-        raise NotImplementedError
-
-    def fill(self, content) -> None:
-        raise NotImplementedError
-
-    def refresh(self, state: RunState) -> bool:
-        """Sets the artists; returns whether the panel looks different from what was drawn last."""
-        decor, content = self.gather(state)
-        if decor != self._decor:
-            self.axes.clear()
-            self.moving = []
-            self.axes.set_title(self.title, pad=5)
-            self.dress(decor)
-            self._picture = None
-        if decor != self._decor or content != self._content:
-            self.fill(content)
-        self._decor, self._content = decor, content
-        return self._drawn != (decor, content)
-
-    def forget(self) -> None:
-        """The canvas is another: its pixels mean nothing any more."""
-        self._picture = self._drawn = None
-
-    def draw(self, canvas, renderer) -> None:
-        if self._picture is None:
-            self._wipe(renderer)
-            self.axes.draw(renderer)
-            self._picture = canvas.copy_from_bbox(self.box())
-        else:
-            canvas.restore_region(self._picture)
-        for artist in self.moving:
-            self.axes.draw_artist(artist)
-        self._drawn = (self._decor, self._content)
-
-    def box(self):
-        x, y, w, h = self.rectangle
-        return matplotlib.transforms.Bbox.from_bounds(x, y, w, h).transformed(self.figure.transFigure)
-
-    def _wipe(self, renderer) -> None:
-        x, y, w, h = self.rectangle
-        blank = matplotlib.patches.Rectangle((x, y), w, h, transform=self.figure.transFigure, color="white")
-        blank.set_figure(self.figure)
-        blank.set_antialiased(False)
-        blank.draw(renderer)
-
-    # What several panels use
-
-    def animate(self, artist):
-        artist.set_animated(True)
-        self.moving.append(artist)
-        return artist
-
-    def say(self, text: str) -> None:
-        """Instead of lines: why there are none."""
-        self.axes.set_axis_off()
-        self.axes.text(0.5, 0.5, text, transform=self.axes.transAxes, ha="center", va="center", color=GREY,
-                       fontsize=9.5, linespacing=1.5)
-
-    def time_axis(self, limits) -> None:
-        self.axes.set_xlim(*limits)
-        self.axes.set_xlabel("seconds since the boot's first record", labelpad=2)
-
-    def percent_axis(self, top: float = 1.0) -> None:
-        """top is 1, 2 or 5 times a power of ten; the ticks are whole parts of it."""
-        parts = 4 if f"{top:e}"[0] == "2" else 5
-        self.axes.set_ylim(-0.02 * top, top * 1.04)
-        self.axes.set_yticks([top * part / parts for part in range(parts + 1)])
-        decimals = 0 if top >= 0.05 else 1 if top >= 0.005 else 2
-        self.axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
-
-    def lost_spans(self, boot) -> tuple:
-        return tuple((bucket * WIDTH, WIDTH) for bucket in sorted(boot.timeline.lost))
-
-
-class CpuLines(Panel):
-    """A line a CPU, between 0 and 1."""
-
-    empty = ""
-    top = None  # None: by what is seen
-
-    def lines_of(self, boot) -> dict:
-        raise NotImplementedError
-
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
-        lines = {cpu: line for cpu in sorted(boot.cpus) if (line := self.lines_of(boot, cpu))[0]}
-        if not lines:
-            return ("empty",), ()
-        most = max((v for _, values in lines.values() for v in values if v is not None), default=0)
-        top = self.top or step_up(max(most, 0.01))
-        decor = ("lines", tuple(lines), min(1.0, top), window(boot))
-        content = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in lines.items())
-        return decor, (content, self.lost_spans(boot))
-
-    def dress(self, decor):
-        if decor[0] != "lines":
-            self.say("waiting for the first boot" if decor[0] == "wait" else self.empty)
-            return
-        _, cpus, top, limits = decor
-        self.lines = {}
-        self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
-        many = matplotlib.colormaps["viridis"]
-        for place, cpu in enumerate(cpus):
-            paint = colour(cpu) if len(cpus) <= LEGEND_CPUS else many(place / max(1, len(cpus) - 1) * 0.9)
-            line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2, label=f"CPU {cpu}")
-            self.lines[cpu] = self.animate(line)
-        if len(cpus) <= LEGEND_CPUS:
-            self.name_lines()
-        self.percent_axis(top)
-        self.time_axis(limits)
-
-    def name_lines(self):
-        count = len(self.lines)
-        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.985), borderaxespad=0,
-                         ncols=4 if count > 3 else count, handletextpad=0.4)
-
-    def fill(self, content):
-        if not content:
-            return
-        lines, spans = content
-        self.spans.set_verts([[(x, -1), (x, 2), (x + w, 2), (x + w, -1)] for x, w in spans])
-        for cpu, x, y in lines:
-            self.lines[cpu].set_data(x, nan(y))
-
-
-class Contention(CpuLines):
-    name, title = "contention-cpu", "Lock contention by CPU"
-    empty = "no lock was taken yet\n(or lockstat=off)"
-
-    def gather(self, state):
-        decor, content = super().gather(state)
-        if decor[0] != "lines":
-            return decor, content
-        boot = state.current
-        waits = {cpu: line for cpu in decor[1] if (line := boot.waiting(cpu))[0]}
-        waits = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in waits.items())
-        return (*decor, bool(waits)), (*content, waits)
-
-    def lines_of(self, boot, cpu):
-        return boot.contention(cpu)
-
-    def dress(self, decor):
-        super().dress(decor[:4])
-        if decor[0] != "lines":
-            return
-        self.axes.set_ylabel("contended; dotted: waiting" if decor[4] else "contended")
-        self.waits = {}
-        for cpu, line in self.lines.items():
-            dotted, = self.axes.plot([], [], color=line.get_color(), linestyle=":", linewidth=1.4)
-            self.waits[cpu] = self.animate(dotted)
-
-    def fill(self, content):
-        super().fill(content[:2])
-        for cpu, x, y in content[2] if content else ():
-            self.waits[cpu].set_data(x, nan(y))
-
-
-class Hits(CpuLines):
-    name, title = "hits", "Front-end hit rate by CPU"
-    empty = "no allocation was made yet"
-    top = 1.0
-
-    def lines_of(self, boot, cpu):
-        return boot.hits(cpu)
-
-    def dress(self, decor):
-        super().dress(decor)
-        if decor[0] == "lines":
-            self.axes.set_ylabel("served by the CPU's own cache")
-
-
-class Locks(Panel):
-    name, title = "contention-lock", "Lock contention by lock"
-
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
-        locks = boot.busiest_locks(LOCKS)
-        if not locks:
-            return ("empty",), ()
-        decor = ("bars", tuple(shorten(lock.label, 19) for lock in locks), shorten(boot.window or "boot", 26))
-        content = tuple((lock.contended / lock.taken, lock.taken,
-                         lock.waited / lock.contended / boot.hz * 1e9 if lock.waited and lock.contended else None)
-                        for lock in locks)
-        return decor, content
-
-    def dress(self, decor):
-        if decor[0] != "bars":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no lock was taken yet\n(or lockstat=off)")
-            return
-        _, labels, since = decor
-        places = range(len(labels))
-        self.bars = [self.animate(bar) for bar in self.axes.barh(places, [0] * len(labels), 0.56, color=COLOURS[0])]
-        self.texts = [self.animate(self.axes.text(0, y, "", va="center", fontsize=7.5, color="#222222",
-                                                  bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.8,
-                                                        "edgecolor": "none"}))
-                      for y in places]
-        self.axes.set_yticks(list(places), labels)
-        self.axes.set_ylim(max(4, len(labels)) - 0.4, -0.6)
-        self.axes.set_xlim(0, 1.0)
-        self.axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        self.axes.grid(False, axis="y")
-        self.axes.set_xlabel(f"contended since {since} began", labelpad=2)
-
-    def fill(self, content):
-        for bar, text, (share, taken, wait) in zip(self.bars, self.texts, content) if content else ():
-            bar.set_width(share)
-            text.set_x(min(share + 0.015, 0.5))
-            waited = f", wait {units.number(wait)} ns" if wait else ""
-            text.set_text(f"{share:.1%} of {units.count(taken)} taken{waited}")
-
-
-class Series(Panel):
-    """Several labelled lines over time, from 0 up. Later ones are thinner, since they often lie on one another."""
-
-    def series(self, boot) -> list[tuple]:
-        raise NotImplementedError
-
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
-        lines = self.series(boot)
-        if not lines or not lines[0][1]:
-            return ("empty",), ()
-        most = max((v for _, _, values in lines for v in values if v is not None), default=0)
-        decor = ("lines", tuple(label for label, _, _ in lines), step_up(most), window(boot))
-        content = tuple((tuple(x), tuple(y)) for _, x, y in lines)
-        return decor, (content, self.lost_spans(boot))
-
-    def dress(self, decor):
-        if decor[0] != "lines":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no sample yet")
-            return
-        _, labels, top, limits = decor
-        self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
-        self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
-                                                  linewidth=max(1.0, 3.4 - 0.6 * place))[0])
-                      for place, label in enumerate(labels)]
-        self.axes.legend(loc="upper left", ncols=1, borderaxespad=0.2, labelspacing=0.25, handletextpad=0.4)
-        self.axes.set_ylim(0, top * 1.65)  # room for the legend above the lines
-        self.axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value) if value else "0"))
-        self.time_axis(limits)
-
-    def fill(self, content):
-        if not content:
-            return
-        lines, spans = content
-        top = self.axes.get_ylim()[1]
-        self.spans.set_verts([[(x, 0), (x, top), (x + w, top), (x + w, 0)] for x, w in spans])
-        for line, (x, y) in zip(self.lines, lines):
-            line.set_data(x, nan(y))
-
-
-class Churn(Series):
-    name, title = "churn", "Churn a second"
-
-    def series(self, boot):
-        return boot.churn()
-
-
-class Barn(Series):
-    """While no counter feeds it, it says so, and gives the room to what the boot has sent so far."""
-
-    name, title = "barn", "Barn"
-
-    def gather(self, state):
-        boot = state.current
-        if boot is None or boot.has_barn:
-            return super().gather(state)
-        return ("none",), (boot.id, boot.records, f"{boot.now:.1f}", boot.lost, boot.damaged)
-
-    def series(self, boot):
-        return boot.barn()
-
-    def dress(self, decor):
-        if decor[0] != "none":
-            super().dress(decor)
-            return
-        self.say("")
-        self.axes.text(0.5, 0.66, "no barn in this image", transform=self.axes.transAxes, ha="center", va="center",
-                       color=GREY, fontsize=10.5)
-        self.text = self.animate(self.axes.text(0.5, 0.3, "", transform=self.axes.transAxes, ha="center",
-                                                va="center", color=GREY, fontsize=9, linespacing=1.6))
-
-    def fill(self, content):
-        if not content or len(content) != 5:
-            super().fill(content)
-            return
-        name, records, now, lost, damaged = content
-        self.text.set_text(f"boot {name}, {now} s\n{records:,} records came\n{lost:,} lost, {damaged:,} damaged")
-
-
-class Over(Panel):
-    """The reference's newest boot over each other arm's, test by test: right of 1 is the other arm's gain."""
-
-    name, title = "over", "now"
-
-    def gather(self, state):
-        tests = state.tests(TESTS)
-        ratios = [(row, arm, ratio) for row, test in enumerate(tests) for arm, ratio in sorted(state.over(test).items())]
-        if not ratios:
-            two = len(state.arms) > 1
-            return ("empty", two), ()
-        reach = max(max(ratio, 1 / ratio) for _, _, ratio in ratios)
-        limit = next(step for step in (1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e6, 1e12) if reach <= step * 0.95 or step == 1e12)
-        others = tuple(sorted({arm for _, arm, _ in ratios}))
-        colours = tuple(arm_colour(state, arm) for arm in others)
-        return ("ratios", state.reference, others, colours, tuple(tests), limit), tuple(ratios)
-
-    def dress(self, decor):
-        if decor[0] == "empty":
-            self.axes.set_title("Arm over arm, now", pad=5)
-            self.say("waiting for a result\nof each arm" if decor[1] else "one arm only:\nnothing to compare")
-            return
-        _, reference, others, colours, tests, limit = decor
-        self.axes.set_title(f"Time of {reference} over {', '.join(others)}, now", pad=5)
-        self.paint = dict(zip(others, colours))
-        self.axes.set_xscale("log")
-        self.axes.set_xlim(1 / limit, limit)
-        marks = sorted({1 / limit, 1, limit} | ({2, 0.5} if limit in (3, 5) else {10, 0.1} if limit >= 50 else set()))
-        self.axes.set_xticks(marks, [f"{mark:.3g}" for mark in marks])
-        self.axes.xaxis.set_minor_formatter(NullFormatter())
-        self.axes.minorticks_off()
-        self.axes.axvline(1, color="#444444", linewidth=1)
-        self.axes.set_ylim(max(3, len(tests)) - 0.4, -0.6)
-        self.axes.set_yticks(range(len(tests)), [""] * len(tests))
-        self.axes.set_xlabel(f"← slower than {reference}    faster →", labelpad=2)
-        self.artists = {}
-        for row in range(len(tests)):
-            for arm in others:
-                dot, = self.axes.plot([], [], "o", markersize=7, color=self.paint[arm])
-                text = self.axes.text(1, row, "", fontsize=7.5, va="bottom", ha="center", color="#222222")
-                self.artists[row, arm] = self.animate(dot), self.animate(text)
-
-    def fill(self, content):
-        shift = {arm: 0.24 * (place - (len(self.paint) - 1) / 2) for place, arm in enumerate(self.paint)} if content else {}
-        for row, arm, ratio in content:
-            dot, text = self.artists[row, arm]
-            dot.set_data([ratio], [row + shift[arm]])
-            low, high = self.axes.get_xlim()
-            text.set_position((min(max(ratio, low * 1.35), high / 1.35), row + shift[arm] - 0.16))
-            text.set_text(f"{ratio:.2f}")
-
-
-class Medians(Panel):
-    """Every boot a dot, and a bar at the arm's median: grows pair by pair."""
-
-    name, title = "medians", "Medians"
-
-    def gather(self, state):
-        tests = state.tests(TESTS)
-        dots = [(row, arm, tuple(values)) for row, test in enumerate(tests)
-                for arm, values in sorted(state.dots(test).items())]
-        if not dots:
-            return ("empty", state.current is None), ()
-        everything = [value for _, _, values in dots for value in values if value > 0]
-        if not everything:
-            return ("empty", False), ()
-        low, high = (math.log10(bound) for bound in (min(everything), max(everything)))
-        limits = (math.floor(low * 3 - 0.4) / 3, math.ceil(high * 3 + 0.4) / 3)
-        arms = tuple(sorted({arm for _, arm, _ in dots}))
-        unit = state.units.get(tests[0], "") or "ns/op"
-        decor = ("dots", arms, tuple(arm_colour(state, arm) for arm in arms),
-                 tuple(shorten(test, 21) for test in tests), limits, unit)
-        return decor, tuple(dots)
-
-    def dress(self, decor):
-        if decor[0] == "empty":
-            self.say("waiting for the first boot" if decor[1] else "no result yet: the first round runs")
-            return
-        _, arms, colours, tests, limits, unit = decor
-        self.axes.set_title(f"Medians, {unit}", pad=5)
-        self.axes.set_xscale("log")
-        self.axes.set_xlim(10 ** limits[0], 10 ** limits[1])
-        marks = self._marks(limits)
-        self.axes.set_xticks(marks, [units.count(mark) if mark >= 1 else f"{mark:.3g}" for mark in marks])
-        self.axes.minorticks_off()
-        self.axes.set_ylim(max(3, len(tests)) - 0.4, -0.6)
-        self.axes.set_yticks(range(len(tests)), tests)
-        self.arms = {arm: place for place, arm in enumerate(arms)}
-        self.artists = {}
-        for place, arm in enumerate(arms):
-            for row in range(len(tests)):
-                dots, = self.axes.plot([], [], "o", markersize=4.6, color=colours[place], alpha=0.6,
-                                       markeredgewidth=0, label=f"arm {arm}" if row == 0 else None)
-                bar, = self.axes.plot([], [], "|", markersize=13, markeredgewidth=2.2, color=colours[place])
-                self.artists[row, arm] = self.animate(dots), self.animate(bar)
-        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=4, borderaxespad=0, handletextpad=0.1)
-
-    @staticmethod
-    def _marks(limits) -> list[float]:
-        """Ticks at 1, 2, 5 within a decade or two; at powers of ten beyond."""
-        wide = limits[1] - limits[0] > 2.2
-        steps = (1,) if wide else (1, 2, 5)
-        powers = range(math.floor(limits[0]), math.ceil(limits[1]) + 1)
-        if wide and len(powers) > 7:
-            powers = powers[:: math.ceil(len(powers) / 7)]
-        marks = [step * 10.0**power for power in powers for step in steps]
-        return [mark for mark in marks if 10 ** limits[0] <= mark <= 10 ** limits[1]]
-
-    def fill(self, content):
-        for row, arm, values in content:
-            dots, bar = self.artists[row, arm]
-            y = row + 0.32 * (self.arms[arm] - (len(self.arms) - 1) / 2)
-            dots.set_data(values, [y] * len(values))
-            ordered = sorted(values)
-            middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-            bar.set_data([middle], [y])
 
 
 class Header(Panel):
@@ -513,15 +36,11 @@ class Header(Panel):
     def gather(self, state):
         boot = state.current
         warning = "over-committed: more CPUs than the host has" if state.over_committed else ""
-        if boot is None:
-            return (state.title, warning), ("waiting for the first boot", "#444444", "")
-        arm = f", arm {boot.arm}" if boot.arm and state.arms else ""
-        count = f" ({len(state.boots)} of {state.planned})" if state.planned else ""
-        where = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
-        if state.state != "running":
-            where = f"run {state.state}"
-        losses = f"{boot.lost:,} records lost, {boot.damaged:,} frames damaged" if boot.lost or boot.damaged else ""
-        return (state.title, warning), (f"boot {boot.id}{count}{arm}: {where}", arm_colour(state, boot.arm), losses)
+        losses = ""
+        if boot is not None and (boot.lost or boot.damaged):
+            losses = f"{boot.lost:,} records lost, {boot.damaged:,} frames damaged"
+        paint = arm_colour(state, boot.arm) if boot is not None else "#444444"
+        return (state.title, warning), (state.where(), paint, losses)
 
     def dress(self, decor):
         title, warning = decor
@@ -549,11 +68,11 @@ class Board:
         self.figure = Figure(figsize=SIZE, dpi=DPI)
         top, half = 1 - HEADER, (1 - HEADER) / 2
         third = 1 / 3
-        plain = (0.046, 0.07, 0.012, 0.055)
+        plain = (0.05, 0.07, 0.012, 0.055)
         self.panels = [
             Header(self.figure, (0, top, 1, HEADER), (0.012, 0.005, 0.012, 0.012)),
             Contention(self.figure, (0, half, third, half), plain),
-            Locks(self.figure, (third, half, third, half), (0.092, 0.07, 0.012, 0.055)),
+            Locks(self.figure, (third, half, third, half), (0.1, 0.07, 0.012, 0.055)),
             Hits(self.figure, (2 * third, half, third, half), plain),
             Barn(self.figure, (0, 0, 0.21, half), (0.033, 0.07, 0.012, 0.055)),
             Churn(self.figure, (0.21, 0, 0.25, half), (0.043, 0.07, 0.012, 0.055)),
@@ -580,8 +99,10 @@ class Board:
         found = []
         for panel in self.panels:
             x, y, w, h = panel.rectangle
-            found.append({"name": panel.name, "title": panel.title, "x": round(x * width),
-                          "y": round((1 - y - h) * height), "width": round(w * width), "height": round(h * height)})
+            left, right = round(x * width), round((x + w) * width)
+            top, bottom = round((1 - y - h) * height), round((1 - y) * height)
+            found.append({"name": panel.name, "title": panel.title, "x": left, "y": top,
+                          "width": right - left, "height": bottom - top})
         return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..decode import Decoder, Record, decode_file
 from ..follow import Follower
-from .state import BootState, RunState
+from .state import BootState, RunState, typed
 
 BUDGET = 512 * 1024  # bytes a poll
 
@@ -64,8 +64,7 @@ class RunFeed:
         self._stamp = stamp
         run = read_json(path)
         self.state.describe(run)
-        order = run.get("order")
-        entries = order if isinstance(order, list) else []
+        entries = typed(run, "order", list)
         self._order = {str(e["id"]): e for e in entries if isinstance(e, dict) and "id" in e}
         return True
 
@@ -85,8 +84,11 @@ class RunFeed:
         about = read_json(path / "boot.json")
         planned = self._order.get(path.name.split(".")[0], {})
         arm = str(about.get("arm") or planned.get("arm") or "")
-        pair = about.get("pair") or planned.get("pair") or 0
-        boot = BootState(path.name, arm, pair, about.get("point") or planned.get("point") or {})
+        pair = typed(about, "pair", int) or typed(planned, "pair", int)
+        point = typed(about, "point", dict) or typed(planned, "point", dict)
+        boot = BootState(path.name, arm, pair, point)
+        if planned:
+            boot.place = list(self._order).index(str(planned["id"])) + 1
         shared = "telemetry.port=com1" in str(about.get("args") or "").split()
         capture = "console.log" if shared else "telemetry.bin"
         self._open = path.name, Follower(path / capture, shared), boot
@@ -123,6 +125,7 @@ class BootFeed:
         self.state = RunState()
         self.state.describe(run)
         self.state.title = f"replay of {boot_dir.resolve().name}" + (f": {self.state.title}" if run else "")
+        self.state.state, self.state.planned, self.state.alone = "running", 0, True
         self.boot = BootState(boot_dir.resolve().name, str(about.get("arm") or "A"), 1)
         self.state.begin(self.boot)
         self.speed = speed
@@ -164,6 +167,7 @@ class SerialFeed:
     def __init__(self, port, name: str):
         self.port = port  # a pyserial port with a timeout of 0, or anything with read()
         self.state = RunState(f"the machine at {name}")
+        self.state.alone = True
         self.ended = False
         self._decoder = Decoder(shared_line=True, from_start=False)
         self._boot = BootState("boot 1", "A", 1)

@@ -33,6 +33,12 @@ PANELS = ("contention", "hits", "barn", "churn")
 LOST = ("gap", "damage", "shape", "incomplete", "foreign", "repeat")
 
 
+def typed(values: dict, key: str, kind: type):
+    """values[key] if it is of this kind, else an empty one: files that people may have edited are read so."""
+    value = values.get(key)
+    return value if isinstance(value, kind) else kind()
+
+
 @dataclass
 class Counter:
     id: int
@@ -159,6 +165,7 @@ class Test:
 @dataclass
 class Lock:
     label: str
+    before: float = 0  # acquisitions before the present test began
     taken: float = 0
     contended: float = 0
     waited: float = 0
@@ -169,6 +176,7 @@ class BootState:
 
     def __init__(self, id: str = "", arm: str = "", pair: int = 0, point: dict | None = None):
         self.id, self.arm, self.pair, self.point = id, arm, pair, point or {}
+        self.place = 0  # in the run's order, from 1; 0 without one
         self.hello: dict = {}
         self.hz = 0
         self.roles = Roles()
@@ -252,6 +260,7 @@ class BootState:
     def _new_test(self, name: str) -> None:
         self.test = self.window = name
         for lock in self.locks.values():
+            lock.before += lock.taken
             lock.taken = lock.contended = lock.waited = 0
 
     def _take_lost(self, record: Record) -> None:
@@ -339,8 +348,10 @@ class BootState:
         ]
 
     def busiest_locks(self, most: int) -> list[Lock]:
-        used = [lock for lock in self.locks.values() if lock.taken]
-        return sorted(used, key=lambda lock: (-lock.contended, -lock.taken, lock.label))[:most]
+        """Those with most contention since the test began, then the most used in the boot."""
+        used = [lock for lock in self.locks.values() if lock.taken or lock.before]
+        order = sorted(used, key=lambda lock: (-lock.contended, -lock.before - lock.taken, lock.label))
+        return order[:most]
 
     def medians(self) -> dict[str, float]:
         return {test.name: test.median for test in self.tests.values() if test.values}
@@ -367,31 +378,48 @@ class RunState:
 
     def __init__(self, title: str = "", arms: dict | None = None, reference: str = ""):
         self.title, self.arms, self.reference = title, arms or {}, reference
-        self.pairs = 0
         self.planned = 0
         self.over_committed = False
         self.state = "running"
+        self.alone = False  # one boot by itself: there is nothing to compare it with
         self.boots: dict[str, BootSummary] = {}
         self.units: dict[str, str] = {}
-        self.current: BootState | None = None
+        self.current: BootState | None = None  # the boot that sent records last
+        self.coming = ""  # the boot that was started and has sent none yet
 
     def describe(self, run: dict) -> None:
         """Takes run.json as far as it goes: the view must show something of any run folder."""
         self.title = str(run.get("title") or run.get("experiment") or self.title)
-        self.arms = dict(run.get("arms") or {})
+        self.arms = typed(run, "arms", dict)
         self.reference = str(run.get("reference") or next(iter(self.arms), ""))
-        pairs = run.get("pairs")
-        self.pairs = pairs if isinstance(pairs, int) else 0
-        self.planned = len(run.get("order") or [])
-        self.over_committed = bool((run.get("machine") or {}).get("over_committed"))
+        self.planned = len(typed(run, "order", list))
+        self.over_committed = bool(typed(run, "machine", dict).get("over_committed"))
         self.state = str(run.get("state") or "running")
 
+    def where(self) -> str:
+        """Which boot this is, and what it does."""
+        boot = self.current
+        if boot is None:
+            return f"boot {self.coming} was started" if self.coming else "waiting for the first boot"
+        what = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
+        if self.state != "running":
+            what = f"run {self.state}"
+        elif self.coming:
+            what += f"; boot {self.coming} was started"
+        count = f" ({boot.place} of {self.planned})" if boot.place and self.planned else ""
+        arm = f", arm {boot.arm}" if boot.arm and self.arms else ""
+        return f"boot {boot.id}{count}{arm}: {what}"
+
     def begin(self, boot: BootState) -> None:
-        self.current = boot
+        """A boot was started. The boot before it stays in the picture until this one sends something."""
         self.boots[boot.id] = BootSummary(boot.id, boot.arm, boot.pair, boot.point)
+        self.coming = boot.id
+        if self.current is None and not self.planned:
+            self.current = boot
 
     def update(self, boot: BootState) -> None:
         """After records were taken: the boot's medians so far."""
+        self.current, self.coming = boot, ""
         summary = self.boots[boot.id]
         summary.medians = boot.medians()
         for test in boot.tests.values():

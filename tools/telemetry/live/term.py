@@ -66,14 +66,10 @@ def _grid(*columns) -> Table:
 def header(state) -> Text:
     boot = state.current
     text = Text(state.title or "Hayloft", style="bold")
+    text.append(f"\n{state.where()}", style="none")
     if boot is None:
-        return text.append("\nwaiting for the first boot", style="none")
-    count = f" ({len(state.boots)} of {state.planned})" if state.planned else ""
-    arm = f", arm {boot.arm}" if boot.arm and state.arms else ""
-    where = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
-    if state.state != "running":
-        where = f"run {state.state}"
-    text.append(f"\nboot {boot.id}{count}{arm}: {where}, {boot.now:.1f} s, {boot.records:,} records", style="none")
+        return text
+    text.append(f", {boot.now:.1f} s, {boot.records:,} records", style="none")
     if boot.lost or boot.damaged:
         text.append(f", {boot.lost:,} lost, {boot.damaged:,} damaged", style="red")
     if state.over_committed:
@@ -96,7 +92,7 @@ def locks(boot, marks: Marks) -> Table:
     table = _grid("left", "left", "right", "right")
     table.add_row("lock", "contended", "", "taken", style="bold")
     for lock in boot.busiest_locks(LOCKS):
-        share = lock.contended / lock.taken
+        share = lock.contended / lock.taken if lock.taken else 0.0
         table.add_row(lock.label, marks.bar(share), f"{share:.1%}", units.count(lock.taken))
     return table
 

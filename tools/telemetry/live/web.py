@@ -30,6 +30,8 @@ from .board import DPI, SIZE, Board
 TIMED_PAUSE = 1.0  # seconds between frames inside timed sections
 PAUSE = 0.35  # and outside
 POLL = 0.1  # how often the clock is looked at
+RATIO_LEAST, RATIO_MOST = 0.5, 3  # dots a pixel of the page: more would cost more than it shows
+REQUESTS = ("draw", "refresh", "send_image_mode", "ack", "set_device_pixel_ratio")
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -37,7 +39,7 @@ PAGE = """<!DOCTYPE html>
 <style>
   html, body {{ margin: 0; background: #fff; overflow: auto; font: 14px sans-serif; }}
   #board {{ width: {width}px; height: {height}px; position: relative; overflow: hidden; margin: 0 auto; }}
-  #board > div {{ border: 0 !important; resize: none !important; outline: none; }}
+  #board div {{ border: 0 !important; resize: none !important; outline: none; }}
   .ui-dialog-titlebar, .mpl-toolbar, .ui-helper-clearfix {{ display: none !important; }}
   #board canvas {{ left: 0; top: 0; outline: none; }}
   #gone {{ display: none; position: fixed; right: 12px; top: 8px; padding: 4px 10px; background: #fff3cd;
@@ -72,10 +74,12 @@ class Canvas(FigureCanvasWebAggCore):
         self.manager.refresh_all()
 
     def handle_event(self, event):
-        if isinstance(event, dict) and event.get("type") in ("draw", "refresh", "send_image_mode", "ack",
-                                                             "set_device_pixel_ratio", "set_dpi_ratio"):
-            return super().handle_event(event)
-        return None
+        kind = event.get("type") if isinstance(event, dict) else None
+        if kind == "set_device_pixel_ratio":
+            ratio = event.get("device_pixel_ratio")
+            if not isinstance(ratio, (int, float)) or not RATIO_LEAST <= ratio <= RATIO_MOST:
+                return None
+        return super().handle_event(event) if kind in REQUESTS else None
 
 
 class View:

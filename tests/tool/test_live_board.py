@@ -1,0 +1,117 @@
+"""The picture itself: drawn in parts it must look as if drawn whole, and no name may break it."""
+
+import numpy
+import pytest
+import synth
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from telemetry.live.board import Board, snapshot
+from telemetry.live.feed import RunFeed
+from telemetry.live.state import RunState
+
+PANELS = ("header", "contention-cpu", "contention-lock", "hits", "barn", "churn", "medians", "over")
+
+
+class Screen:
+    def __init__(self):
+        self.board = Board()
+        self.canvas = FigureCanvasAgg(self.board.figure)
+        self.canvas.get_renderer().clear()
+
+    def show(self, state) -> set[str]:
+        panels = self.board.refresh(state)
+        self.board.draw(self.canvas, panels)
+        return {panel.name for panel in panels}
+
+    def pixels(self):
+        return numpy.array(self.canvas.buffer_rgba())
+
+
+def run_of(tmp_path, **plans):
+    run = tmp_path / "run"
+    plans = plans or {arm: synth.plan_for(arm, rounds=2) for arm in "AB"}
+    synth.write_run(run, plans, pairs=2)
+    return run
+
+
+def test_nothing_is_drawn_when_nothing_changed(tmp_path):
+    feed, screen = RunFeed(run_of(tmp_path)), Screen()
+    feed.poll()
+    assert screen.show(feed.state) == set(PANELS)
+    before = screen.pixels()
+    assert screen.show(feed.state) == set()
+    assert numpy.array_equal(before, screen.pixels())
+
+
+def test_drawn_in_parts_it_looks_as_drawn_whole(tmp_path):
+    feed, screen = RunFeed(run_of(tmp_path)), Screen()
+    for _ in range(20):
+        feed.poll()
+        screen.show(feed.state)
+    whole = Screen()
+    whole.show(feed.state)
+    assert numpy.array_equal(screen.pixels(), whole.pixels())
+
+
+def test_panels_do_not_overlap_and_fill_the_picture():
+    owner = numpy.zeros((720, 1280), dtype=int)
+    for panel in Board().rectangles():
+        x, y, w, h = panel["x"], panel["y"], panel["width"], panel["height"]
+        assert x >= 0 and y >= 0 and x + w <= 1280 and y + h <= 720
+        owner[y : y + h, x : x + w] += 1
+    assert owner.max() == 1
+    assert (owner == 1).mean() > 0.99
+
+
+def test_no_panel_writes_outside_itself(tmp_path):
+    """Each panel alone on an empty canvas leaves the others' rectangles white, but for rounding at the edges."""
+    feed = RunFeed(run_of(tmp_path))
+    while not feed.ended:
+        feed.poll()
+    for number in range(len(PANELS)):
+        screen = Screen()
+        screen.board.refresh(feed.state)
+        screen.canvas.buffer_rgba()
+        screen.board.draw(screen.canvas, [screen.board.panels[number]])
+        pixels = screen.pixels()[:, :, :3].min(axis=2)
+        alpha = screen.pixels()[:, :, 3]
+        box = screen.board.rectangles()[number]
+        top, left = max(0, box["y"] - 1), max(0, box["x"] - 1)
+        pixels[top : box["y"] + box["height"] + 1, left : box["x"] + box["width"] + 1] = 255
+        assert not ((pixels < 250) & (alpha > 0)).any(), f"{PANELS[number]} writes outside its rectangle"
+
+
+@pytest.mark.parametrize("cpus", [1, 3, 8, 64])
+def test_any_number_of_cpus(tmp_path, cpus):
+    plans = {arm: synth.plan_for(arm, cpus=cpus, rounds=1) for arm in "AB"}
+    feed = RunFeed(run_of(tmp_path, **plans))
+    while not feed.ended:
+        feed.poll()
+    snapshot(feed.state, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_names_cannot_break_the_picture(tmp_path):
+    evil = "$\\frac{1}{0}$ $x _^{ \x1b[31m <b> " + "long" * 60
+    tests = tuple(synth.Test(f"malloc/64/{n}{evil}", 100.0 + n) for n in range(12))
+    plans = {"A": synth.Plan(tests, rounds=1, round_ms=50), "$B$": synth.Plan(tests[:3], rounds=1, round_ms=50)}
+    feed = RunFeed(run_of(tmp_path, **plans))
+    while not feed.ended:
+        feed.poll()
+    feed.state.title = evil
+    snapshot(feed.state, tmp_path / "picture.png")
+
+
+def test_a_view_without_anything(tmp_path):
+    snapshot(RunState(), tmp_path / "picture.png")
+    snapshot(RunState("title", {"A": "x"}, "A"), tmp_path / "picture.png")
+
+
+@pytest.mark.parametrize("arms", [3, 6])
+def test_more_than_two_arms(tmp_path, arms):
+    plans = {name: synth.plan_for("AB"[n % 2], rounds=1, args=f"seed={n}") for n, name in enumerate("ABCDEF"[:arms])}
+    feed = RunFeed(run_of(tmp_path, **plans))
+    while not feed.ended:
+        feed.poll()
+    over = feed.state.over("malloc/64/all-cpus")
+    assert set(over) == set("BCDEF"[: arms - 1])
+    snapshot(feed.state, tmp_path / "picture.png")
