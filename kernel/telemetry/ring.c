@@ -264,7 +264,7 @@ void telemetry_drain(size_t bytes)
         n = drain_frame(r, bytes - moved);
         d->current = r->sent ? r : NULL;
         moved += n;
-        if (r->sent)
+        if (r->sent || n == 0)
             break; /* the port is full, or the budget spent */
     }
     if (moved) {
@@ -335,6 +335,7 @@ bool telemetry_init(void)
 {
     unsigned cpus = plat_cpu_count();
 
+    memset(&telemetry, 0, sizeof(telemetry)); /* tests begin anew */
     telemetry.cpu = telemetry_memory(cpus * sizeof(*telemetry.cpu));
     if (!telemetry.cpu || !ring_init(&telemetry.boot, TELEMETRY_BOOT_STREAM))
         return false;

@@ -451,6 +451,8 @@ bool sampler_init(unsigned cpus)
 {
     u64 now = plat_cycles();
 
+    memset(&sampler, 0, sizeof(sampler));
+    memset(lists, 0, sizeof(lists));
     sampler.cpus = cpus;
     sampler.nodes = heap_node_count(kheap);
     lists_init();

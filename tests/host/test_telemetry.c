@@ -1,0 +1,738 @@
+/* test_telemetry.c: rings, the drain, losses, samples and last words, read back from the bytes that left.
+ *
+ * The port is a pipe, so that the tests decide how much it takes. What comes out is taken apart by a reader of the
+ * test's own: zero-delimited blocks, COBS, CRC, then just enough CBOR. Records land in `got`, values of samples in
+ * `seen` by (scope, instance, cpu, id). */
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../base/crc32.h"
+#include "../../kernel/telemetry/telemetry_impl.h"
+#include "heap_fixture.h"
+
+#define RECORDS_MAX 4096u
+#define SEEN_MAX    4096u
+#define WIRE_MAX    (1u << 20)
+
+/* -- the port ---------------------------------------------------------------------------------------------- */
+
+static int port[2]; /* [0]: ours, [1]: the kernel's */
+static u8 wire[WIRE_MAX];
+static size_t wired;
+
+static void port_read(size_t at_most)
+{
+    while (at_most) {
+        size_t want = MIN(at_most, sizeof(wire) - wired);
+        ssize_t n = want ? read(port[0], wire + wired, want) : 0;
+
+        if (n <= 0)
+            break;
+        wired += (size_t)n;
+        at_most -= (size_t)n;
+    }
+}
+
+/* -- the reader -------------------------------------------------------------------------------------------- */
+
+struct record {
+    u64 type, stream, sequence, time, part, parts;
+    size_t body, end; /* in text[] */
+};
+static struct record got[RECORDS_MAX];
+static unsigned records, damaged;
+static u8 text[WIRE_MAX];
+static size_t texts;
+
+struct seen {
+    u64 scope, instance, cpu, id, value;
+};
+static struct seen seen[SEEN_MAX];
+static unsigned seens;
+
+static u64 head(size_t *at, unsigned *major)
+{
+    u8 first = text[(*at)++];
+    unsigned low = first & 31, width = low < 24 ? 0 : 1u << (low - 24);
+    u64 v = low < 24 ? low : 0;
+
+    *major = first >> 5;
+    for (unsigned i = 0; i < width; i++)
+        v = v << 8 | text[(*at)++];
+    return v;
+}
+
+static u64 number(size_t *at)
+{
+    unsigned major;
+
+    return head(at, &major);
+}
+
+static void skip(size_t *at)
+{
+    unsigned major;
+    u64 n = head(at, &major);
+
+    if (major == 2 || major == 3)
+        *at += n;
+    for (u64 i = 0; i < (major == 4 ? n : major == 5 ? 2 * n : 0); i++)
+        skip(at);
+}
+
+/* The value of a key in a record's map; 0 if it is not there. */
+static size_t find(const struct record *r, const char *key)
+{
+    size_t at = r->body;
+    unsigned major, key_major;
+    u64 pairs = head(&at, &major);
+
+    for (u64 i = 0; major == 5 && i < pairs; i++) {
+        u64 n = head(&at, &key_major);
+        bool here = n == strlen(key) && memcmp(text + at, key, n) == 0;
+
+        at += n;
+        if (here)
+            return at;
+        skip(&at);
+    }
+    return 0;
+}
+
+static u64 field(const struct record *r, const char *key)
+{
+    size_t at = find(r, key);
+
+    return at ? number(&at) : ~(u64)0;
+}
+
+static bool field_is(const struct record *r, const char *key, const char *value)
+{
+    size_t at = find(r, key);
+    unsigned major;
+    u64 n;
+
+    if (!at)
+        return false;
+    n = head(&at, &major);
+    return n == strlen(value) && memcmp(text + at, value, n) == 0;
+}
+
+static void note(struct seen s)
+{
+    for (unsigned i = 0; i < seens; i++)
+        if (seen[i].scope == s.scope && seen[i].instance == s.instance && seen[i].cpu == s.cpu &&
+            seen[i].id == s.id) {
+            seen[i] = s;
+            return;
+        }
+    CHECK(seens < SEEN_MAX);
+    seen[seens++] = s;
+}
+
+static u64 seen_value(u64 scope, u64 instance, u64 cpu, u64 id)
+{
+    for (unsigned i = 0; i < seens; i++)
+        if (seen[i].scope == scope && seen[i].instance == instance && seen[i].cpu == cpu &&
+            seen[i].id == id)
+            return seen[i].value;
+    return 0;
+}
+
+static void read_sample(const struct record *r)
+{
+    size_t at = r->body;
+    u64 rows = number(&at);
+
+    for (u64 i = 0; i < rows; i++) {
+        u64 n = number(&at);
+        struct seen s = {0};
+
+        s.scope = number(&at);
+        s.instance = number(&at);
+        s.cpu = number(&at);
+        for (u64 k = 3; k + 1 < n; k += 2) {
+            s.id = number(&at);
+            s.value = number(&at);
+            note(s);
+        }
+    }
+    EXPECT_EQ(at, r->end);
+}
+
+static void read_block(const u8 *block, size_t n)
+{
+    size_t length, at = texts;
+    struct record *r = &got[records];
+    u32 crc;
+
+    length = cobs_decode(text + texts, sizeof(text) - texts, block, n);
+    if (length == COBS_BAD || length < 5) {
+        damaged++;
+        return;
+    }
+    memcpy(&crc, text + texts + length - 4, 4);
+    if (crc32(0, text + texts, length - 4) != crc) {
+        damaged++;
+        return;
+    }
+    EXPECT_LE(length - 4, PAYLOAD_MAX);
+    CHECK(records < RECORDS_MAX);
+    r->end = texts + length - 4;
+    texts += length;
+    EXPECT_EQ(number(&at), 7u);
+    r->type = number(&at);
+    r->stream = number(&at);
+    r->sequence = number(&at);
+    r->time = number(&at);
+    r->part = number(&at);
+    r->parts = number(&at);
+    r->body = at;
+    records++;
+    if (r->type == RECORD_SAMPLE)
+        read_sample(r);
+}
+
+/* Takes apart all that has left, from the beginning. */
+static void read_all(void)
+{
+    size_t from = 0;
+
+    port_read(sizeof(wire));
+    records = damaged = seens = 0;
+    texts = 0;
+    for (size_t i = 0; i < wired; i++)
+        if (wire[i] == 0) {
+            if (i > from)
+                read_block(wire + from, i - from);
+            from = i + 1;
+        }
+    EXPECT_EQ(from, wired); /* no frame is left half sent */
+}
+
+static unsigned count_type(u64 type)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < records; i++)
+        n += got[i].type == type;
+    return n;
+}
+
+static const struct record *last_of(u64 type)
+{
+    for (unsigned i = records; i-- > 0;)
+        if (got[i].type == type)
+            return &got[i];
+    return NULL;
+}
+
+/* In each stream: no sequence number twice, none missing but those that `lost` records tell of, time in order. */
+static void expect_streams_whole(u64 lost)
+{
+    u64 missing = 0;
+
+    for (u64 stream = 0; stream < 256; stream++) {
+        u64 next = 0, time = 0;
+
+        for (unsigned i = 0; i < records; i++) {
+            if (got[i].stream != stream)
+                continue;
+            EXPECT_GE(got[i].sequence, next);
+            EXPECT_GE(got[i].time, time);
+            missing += got[i].sequence - next;
+            next = got[i].sequence + 1;
+            time = got[i].time;
+        }
+    }
+    EXPECT_EQ(missing, lost);
+}
+
+/* -- set-up ------------------------------------------------------------------------------------------------ */
+
+#define CPUS_MAX 4u
+
+static struct test_heap fixture;
+static struct lock_row
+    lock_rows[MAX_LOCKS * CPUS_MAX]; /* outlives each heap: locks point into it */
+
+static bool lab_new(const char *line, unsigned cpus)
+{
+    if (!heap_new(&fixture, line, 64, cpus))
+        return false;
+    kheap = fixture.h;
+    knobs = fixture.knobs;
+    CHECK(cpus <= CPUS_MAX && lockstat_bytes(cpus) <= sizeof(lock_rows));
+    memset(lock_rows, 0, sizeof(lock_rows));
+    lockstat_init(&knobs, cpus, lock_rows);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, port))
+        return false;
+    for (unsigned i = 0; i < 2; i++)
+        fcntl(port[i], F_SETFL, O_NONBLOCK);
+    host_sink_set(port[1]);
+    wired = 0;
+    records = 0;
+    return telemetry_init();
+}
+
+static void lab_delete(void)
+{
+    telemetry.active = false;
+    host_sink_set(-1);
+    close(port[0]);
+    close(port[1]);
+    heap_delete(&fixture);
+}
+
+static void send_all(void)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        telemetry_drain(1u << 20);
+        port_read(sizeof(wire));
+    }
+}
+
+/* -- rings and the drain ----------------------------------------------------------------------------------- */
+
+TEST(events_come_out_as_they_went_in)
+{
+    REQUIRE(lab_new("", 2));
+    for (unsigned i = 0; i < 50; i++)
+        telemetry_event("warning", "some words", &(const struct telemetry_value){"n", i}, 1);
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(records, 50u);
+    for (unsigned i = 0; i < records; i++) {
+        size_t at = find(&got[i], "values");
+
+        EXPECT_EQ(got[i].stream, 0u);
+        EXPECT_EQ(got[i].sequence, i);
+        EXPECT_TRUE(field_is(&got[i], "text", "some words"));
+        at += 3; /* a map of one pair, its key "n" */
+        EXPECT_EQ(number(&at), i);
+    }
+    expect_streams_whole(0);
+    lab_delete();
+}
+
+TEST(a_long_text_is_cut_and_a_number_of_any_size_fits)
+{
+    char longest[1000];
+    struct telemetry_value values[20];
+
+    REQUIRE(lab_new("", 1));
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(longest) - 1] = 0;
+    for (unsigned i = 0; i < ARRAY_SIZE(values); i++)
+        values[i] = (struct telemetry_value){"a value with quite a long name", -1 - (i64)i};
+    telemetry_event("warning", longest, values, ARRAY_SIZE(values));
+    send_all();
+    read_all();
+    EXPECT_EQ(records, 1u);
+    EXPECT_EQ(field(&got[0], "text"), 200u); /* its length */
+    EXPECT_EQ(field(&got[0], "values"), 8u);
+    lab_delete();
+}
+
+TEST(a_full_ring_drops_whole_records_and_tells)
+{
+    unsigned offered = 0;
+    u64 lost, count;
+    const struct record *r;
+
+    REQUIRE(lab_new("", 2));
+    for (; telemetry.cpu[0].lost < 7; offered++)
+        telemetry_event("warning", "flood", NULL, 0);
+    lost = telemetry.cpu[0].lost;
+    send_all();
+    telemetry_event("warning", "after", NULL, 0);
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(count_type(RECORD_LOST), 1u);
+    r = last_of(RECORD_LOST);
+    REQUIRE(r != NULL);
+    count = field(r, "count");
+    EXPECT_EQ(count, lost);
+    EXPECT_EQ(field(r, "stream"), 0u);
+    EXPECT_LE(field(r, "from"), field(r, "to"));
+    EXPECT_GT(field(r, "from"), got[0].time);
+    EXPECT_LE(field(r, "to"), r->time);
+    EXPECT_EQ(records, offered - lost + 2); /* the lost record, and the one after */
+    EXPECT_TRUE(field_is(&got[records - 1], "text", "after"));
+    expect_streams_whole(lost);
+    lab_delete();
+}
+
+TEST(a_port_that_takes_a_little_at_a_time_loses_nothing)
+{
+    unsigned sent = 0;
+
+    REQUIRE(lab_new("", 3));
+    for (unsigned round = 0; round < 400; round++) {
+        telemetry_event("warning", "piecemeal", NULL, 0);
+        sent++;
+        telemetry_drain(1 + round % 13);
+        if (round % 50 == 0)
+            send_all(); /* so that the ring does not fill */
+    }
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(records, sent);
+    expect_streams_whole(0);
+    lab_delete();
+}
+
+TEST(a_port_that_is_full_stops_the_drain_and_nothing_else)
+{
+    int size = 4096;
+
+    REQUIRE(lab_new("", 1));
+    setsockopt(port[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    for (unsigned i = 0; i < 300; i++) {
+        telemetry_event("warning", "into a narrow port", NULL, 0);
+        telemetry_drain(1u << 20);
+    }
+    EXPECT_FALSE(ring_empty(&telemetry.cpu[0])); /* it was full, or this tested nothing */
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(records, 300 - telemetry.cpu[0].lost + count_type(RECORD_LOST));
+    lab_delete();
+}
+
+/* -- the boot's records ------------------------------------------------------------------------------------ */
+
+TEST(hello_schema_and_names_come_whole)
+{
+    struct bootinfo info = {.platform = "host", .args = "a=b", .cpus_found = 2, .memory_bytes = 1};
+    unsigned objects;
+
+    REQUIRE(lab_new("", 2));
+    info.cpu[0].started = info.cpu[1].started = true;
+    telemetry_hello(&info);
+    telemetry_schema();
+    telemetry_announce();
+    telemetry_flush();
+    send_all();
+    read_all();
+    EXPECT_EQ(count_type(RECORD_HELLO), 3u);
+    for (unsigned i = 0; i < 3; i++) {
+        EXPECT_EQ(got[i].part, i);
+        EXPECT_EQ(got[i].parts, 3u);
+    }
+    EXPECT_EQ(field(&got[0], "protocol"), 1u);
+    EXPECT_EQ(field(&got[1], "knobs"), (u64)NR_KNOBS);
+    EXPECT_EQ(count_type(RECORD_SCHEMA), NR_COUNTERS + derived_count);
+    objects = 1 + KMALLOC_CLASSES + lock_count();
+    EXPECT_LE(count_type(RECORD_OBJECT), objects); /* other tests' locks may be dead */
+    EXPECT_GE(count_type(RECORD_OBJECT), 1 + 2 * KMALLOC_CLASSES + 2);
+    telemetry_announce(); /* nothing new */
+    send_all();
+    read_all();
+    EXPECT_LE(count_type(RECORD_OBJECT), objects);
+    expect_streams_whole(0);
+    lab_delete();
+}
+
+TEST(a_bye_counts_what_was_sent)
+{
+    const struct record *bye;
+    size_t at;
+
+    REQUIRE(lab_new("", 2));
+    telemetry_announce();
+    for (unsigned i = 0; i < 9; i++)
+        telemetry_event("warning", "x", NULL, 0);
+    telemetry_bye("ok", "");
+    read_all();
+    bye = last_of(RECORD_BYE);
+    REQUIRE(bye != NULL);
+    EXPECT_TRUE(field_is(bye, "outcome", "ok"));
+    at = find(bye, "totals");
+    EXPECT_EQ(number(&at), 3u);
+    for (unsigned i = 0; i < 3; i++) {
+        u64 stream, offered, had = 0;
+
+        EXPECT_EQ(number(&at), 3u);
+        stream = number(&at);
+        offered = number(&at);
+        EXPECT_EQ(number(&at), 0u);
+        for (unsigned k = 0; k < records; k++)
+            had += got[k].stream == stream;
+        EXPECT_EQ(had, offered);
+    }
+    telemetry_event("warning", "too late", NULL, 0);
+    telemetry_drain(1000);
+    EXPECT_TRUE(ring_empty(&telemetry.cpu[0]));
+    lab_delete();
+}
+
+/* -- samples ----------------------------------------------------------------------------------------------- */
+
+static u64 cache_counter(unsigned id, unsigned cpu, enum cache_counter i)
+{
+    return counter_read(&cache_row(heap_cache(kheap, id), cpu)[i]);
+}
+
+static void expect_seen_is_true(unsigned cpus)
+{
+    for (unsigned id = 0; id < heap_cache_count(kheap); id++)
+        for (unsigned cpu = 0; cpu < cpus; cpu++)
+            for (unsigned i = 0; i < NR_COUNTERS; i++) {
+                const struct counter_desc *d = &counter_descs[i];
+
+                if (d->scope == SCOPE_cache && d->kind != KIND_gauge)
+                    EXPECT_EQ(seen_value(SCOPE_cache, id, cpu, i),
+                              cache_counter(id, cpu, d->index));
+            }
+    for (unsigned i = 0; i < NR_COUNTERS; i++)
+        if (counter_descs[i].scope == SCOPE_node && counter_descs[i].kind != KIND_gauge)
+            EXPECT_EQ(seen_value(SCOPE_node, 0, 0, i),
+                      counter_read(&heap_node_row(kheap, 0, 0)[counter_descs[i].index]));
+}
+
+static void churn(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        void *p = kmalloc(1 + i * 97 % 9000);
+
+        EXPECT_TRUE(p && kfree(p));
+    }
+}
+
+TEST(full_samples_add_up_to_the_truth)
+{
+    REQUIRE(lab_new("front=none", 2));
+    telemetry_announce();
+    for (unsigned round = 0; round < 3; round++) {
+        unsigned before = records;
+
+        churn(500);
+        telemetry_full_sample();
+        send_all();
+        read_all();
+        EXPECT_GT(records, before);
+        expect_seen_is_true(2);
+    }
+    expect_streams_whole(0);
+    lab_delete();
+}
+
+TEST(what_did_not_change_is_not_said_again)
+{
+    size_t first, second;
+
+    REQUIRE(lab_new("", 1));
+    telemetry_announce();
+    churn(500);
+    telemetry_flush();
+    send_all();
+    first = wired;
+    telemetry_full_sample();
+    send_all();
+    second = wired;
+    telemetry_full_sample();
+    send_all();
+    EXPECT_GT(second - first, 500u);
+    EXPECT_LT(wired - second, 100u); /* telemetry's own counters */
+    lab_delete();
+}
+
+/* Ticks at any rate send what the budget lets them, and in the end everything. */
+TEST(ticks_keep_to_the_budget_and_reach_everything)
+{
+    u64 until, hz;
+    size_t before;
+
+    REQUIRE(lab_new("telemetry.hz=100 telemetry.budget=4000", 1));
+    telemetry_announce();
+    churn(3000);
+    telemetry_flush();
+    send_all();
+    before = wired;
+    hz = plat_cycles_hz();
+    telemetry_sampling(true);
+    for (until = plat_cycles() + hz; plat_cycles() < until;) {
+        telemetry_tick(0);
+        port_read(sizeof(wire));
+    }
+    EXPECT_LT(wired - before, 4000u + 4000u); /* a second's worth, and the bucket's burst */
+    EXPECT_GT(wired - before, 1000u);
+    for (until = plat_cycles() + 3 * hz; plat_cycles() < until;) {
+        telemetry_tick(0);
+        port_read(sizeof(wire));
+    }
+    telemetry_sampling(false);
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    expect_seen_is_true(1);
+    expect_streams_whole(0);
+    lab_delete();
+}
+
+TEST(timed_sections_are_sampled_seldom_and_send_nothing_at_first)
+{
+    u64 until, hz = plat_cycles_hz();
+    u64 sequence;
+
+    REQUIRE(lab_new("telemetry.hz=100 telemetry.budget=100000", 1));
+    telemetry_announce();
+    telemetry_flush();
+    send_all();
+    telemetry_sampling(true);
+    telemetry_timed(true);
+    sequence = telemetry.cpu[0].sequence;
+    wired = 0;
+    for (until = plat_cycles() + hz * 9 / 10; plat_cycles() < until;) {
+        churn(10);
+        telemetry_tick(0);
+    }
+    EXPECT_LE(telemetry.cpu[0].sequence - sequence, 5u);
+    EXPECT_GE(telemetry.cpu[0].sequence - sequence, 2u);
+    port_read(sizeof(wire));
+    EXPECT_EQ(wired, 0u);
+    telemetry_timed(false);
+    telemetry_tick(0);
+    port_read(sizeof(wire));
+    EXPECT_GT(wired, 0u);
+    telemetry_sampling(false);
+    lab_delete();
+}
+
+/* -- many at once ------------------------------------------------------------------------------------------ */
+
+static unsigned busy_cpus; /* atomic */
+
+/* The last CPU plays the timer thread; the others allocate and send events meanwhile. */
+static void crowd(void *arg)
+{
+    unsigned cpu = plat_cpu_id(), last = plat_cpu_count() - 1, n = *(unsigned *)arg;
+
+    if (cpu == last) {
+        while (__atomic_load_n(&busy_cpus, __ATOMIC_ACQUIRE)) {
+            for (unsigned i = 0; i < last; i++)
+                telemetry_tick(i);
+            port_read(sizeof(wire));
+        }
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        churn(20);
+        if (i % 8 == 0)
+            telemetry_event("warning", "from a busy CPU", NULL, 0);
+    }
+    __atomic_sub_fetch(&busy_cpus, 1, __ATOMIC_ACQ_REL);
+}
+
+TEST(samples_and_events_of_many_cpus_never_mix)
+{
+    unsigned n = test_scale(4000);
+    u64 lost = 0;
+
+    REQUIRE(lab_new("telemetry.hz=100 telemetry.budget=10000000", 4));
+    telemetry_announce();
+    telemetry_flush();
+    telemetry_sampling(true);
+    __atomic_store_n(&busy_cpus, 3, __ATOMIC_RELEASE);
+    plat_run_on_cpus(plat_all_cpus(), crowd, &n);
+    telemetry_sampling(false);
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_GT(count_type(RECORD_EVENT), 0u);
+    for (unsigned cpu = 0; cpu < 4; cpu++)
+        lost += telemetry.cpu[cpu].lost;
+    for (unsigned cpu = 0; cpu < 4; cpu++) /* those after the last record show in no gap */
+        if (telemetry.cpu[cpu].lost_new)
+            lost -= telemetry.cpu[cpu].lost_new;
+    expect_streams_whole(lost);
+    lab_delete();
+}
+
+/* -- last words -------------------------------------------------------------------------------------------- */
+
+static void expect_early_bye(unsigned events)
+{
+    const struct record *bye;
+
+    telemetry_emergency_bye("deadline", "too late");
+    read_all();
+    EXPECT_EQ(count_type(RECORD_EVENT), events);
+    bye = last_of(RECORD_BYE);
+    REQUIRE(bye != NULL);
+    EXPECT_TRUE(field_is(bye, "outcome", "deadline"));
+    EXPECT_EQ(bye, &got[records - 1]);
+    expect_streams_whole(0);
+}
+
+TEST(an_early_bye_finishes_the_frame_that_was_half_out)
+{
+    REQUIRE(lab_new("", 2));
+    for (unsigned i = 0; i < 5; i++)
+        telemetry_event("warning", "half out", NULL, 0);
+    telemetry_drain(100); /* stops inside a frame */
+    EXPECT_NE(telemetry.cpu[0].sent, 0u);
+    expect_early_bye(5);
+    EXPECT_EQ(damaged, 0u);
+    lab_delete();
+}
+
+TEST(an_early_bye_takes_the_port_from_whoever_was_interrupted)
+{
+    REQUIRE(lab_new("", 2));
+    for (unsigned i = 0; i < 5; i++)
+        telemetry_event("warning", "torn", NULL, 0);
+    telemetry_drain(100);
+    EXPECT_NE(telemetry.cpu[0].sent, 0u);
+    telemetry.drain.busy = 1; /* its holder will never run again */
+    expect_early_bye(5);
+    EXPECT_EQ(damaged, 1u); /* the torn half; its record came again whole */
+    lab_delete();
+}
+
+TEST(a_panic_is_told_first_and_the_rings_after_it)
+{
+    static const struct telemetry_frame frame[] = {{0x1000, "f", 1}, {0x2000, NULL, 0}};
+    static struct telemetry_frame deep[64];
+    static struct telemetry_backtrace others[MAX_CPUS];
+    const struct panic_info info = {PANIC_provoked, "why", "file.c", 42, {1, 2, 3, ~(u64)0}, NULL};
+    const struct telemetry_register reg[] = {{"rip", 0xffffffff80100000}, {"rsp", 16}};
+    struct telemetry_panic panic = {.info = &info,
+                                    .here = {1, 2, frame},
+                                    .reg = reg,
+                                    .regs = 2,
+                                    .other = others,
+                                    .others = MAX_CPUS};
+    const struct record *r;
+
+    REQUIRE(lab_new("", 2));
+    for (unsigned i = 0; i < ARRAY_SIZE(deep); i++)
+        deep[i] = (struct telemetry_frame){
+            ~(u64)0 - i, "a_function_with_a_name_longer_than_there_is_room_for", i};
+    for (unsigned i = 0; i < MAX_CPUS; i++)
+        others[i] = (struct telemetry_backtrace){i, 64, deep};
+    telemetry_event("warning", "before the panic", NULL, 0);
+    telemetry_event("warning", "before the panic", NULL, 0);
+    telemetry_drain(20);
+    telemetry_panic(&panic);
+    read_all();
+    EXPECT_EQ(damaged, 1u);
+    REQUIRE(records == 3);
+    r = &got[0];
+    EXPECT_EQ(r->type, (u64)RECORD_PANIC);
+    EXPECT_EQ(r->stream, 255u);
+    EXPECT_EQ(field(r, "kind"), (u64)PANIC_provoked);
+    EXPECT_TRUE(field_is(r, "file", "file.c"));
+    EXPECT_EQ(field(r, "line"), 42u);
+    EXPECT_EQ(field(r, "cpu"), 1u);
+    EXPECT_EQ(field(r, "registers"), 2u);
+    EXPECT_EQ(field(r, "backtrace"), 2u);
+    EXPECT_GE(field(r, "others"), 3u); /* as many as fit */
+    EXPECT_LT(field(r, "others"), MAX_CPUS);
+    lab_delete();
+}
