@@ -1,11 +1,11 @@
-/* cache.c: allocating and freeing objects of one cache; making and destroying caches. The fast
- * paths of all of mm/ are here.
+/* cache.c: allocating and freeing objects of one cache; making and destroying caches. The bodies
+ * of the fast paths are in fast_impl.h.
  *
  * Allocation: interrupts off, pop the CPU's array, move the object to ALLOCATED, count, interrupts
  * on. An empty array (or none: limit 0) goes to the slow path. Free: claim the object (the
  * compare-and-swap that makes a second free fail), then push; a full array spills first. Whatever
- * costs more than counting (fill patterns, shared statistics) hangs on one test of cache.mode,
- * which is 0 or MODE_STAT_PERCPU in the measured build's default.
+ * a boot argument adds (fill patterns, shared statistics, another place for the states) hangs on
+ * one test of cache.mode, which is 0 by default.
  *
  * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
  * and one made again under its name takes its id and goes on with its counts.
@@ -15,18 +15,6 @@
 #include "fast_impl.h"
 
 /* -- fast path (fast_impl.h has the bodies) -- */
-
-void *cache_alloc_other(struct kmem_cache *c, size_t size)
-{
-    return c->objstate == V_objstate_side ? cache_alloc_as(c, size, V_objstate_side)
-                                          : cache_alloc_as(c, size, V_objstate_off);
-}
-
-bool cache_free_other(struct kmem_cache *c, void *obj)
-{
-    return c->objstate == V_objstate_side ? cache_free_as(c, obj, V_objstate_side)
-                                          : cache_free_as(c, obj, V_objstate_off);
-}
 
 void *kmem_cache_alloc(struct kmem_cache *c)
 {
@@ -57,8 +45,8 @@ static void *take_one(struct kmem_cache *c, struct cache_cpu *cc)
     if (cc->limit == 0)
         return slab_take(c, &obj, 1, true) ? obj : NULL;
     obj = bounded_refill(c, cc);
-    if (obj)
-        object_allocate(c, obj, c->objstate);
+    if (obj && !object_allocate(c, obj, c->objstate))
+        return object_corrupt(c, obj);
     return obj;
 }
 
@@ -68,13 +56,10 @@ void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
     void *obj = take_one(c, cc);
 
     plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
-    if (obj && (c->mode & MODE_STAT_PERCPU))
-        plat_counter_add(&cc->ctr[CACHE_stat_alloc], 1);
     plat_irq_restore(flags);
-    if (!obj)
-        return NULL;
-    object_show(obj, size);
-    return c->mode & MODE_SLOW_ALLOC ? cache_alloc_extra(c, obj) : obj;
+    if (obj)
+        object_show(obj, size);
+    return obj;
 }
 
 bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
@@ -89,13 +74,11 @@ bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
         cache_cpu_count(cc, cc->count + 1);
     }
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
-    if (c->mode & MODE_STAT_PERCPU)
-        plat_counter_add(&cc->ctr[CACHE_stat_free], 1);
     plat_irq_restore(flags);
     return true;
 }
 
-void object_corrupt(const struct kmem_cache *c, void *obj)
+void *object_corrupt(const struct kmem_cache *c, void *obj)
 {
     PANIC(PANIC_check_failed, "a cached object's state was written over", obj,
           object_found(c, obj));
@@ -122,18 +105,32 @@ static void stat_global(struct stat_line *s, bool alloc, u64 bytes)
     __atomic_fetch_add(&s->bytes, alloc ? bytes : ~bytes + 1, __ATOMIC_RELAXED);
 }
 
-void *cache_alloc_extra(struct kmem_cache *c, void *obj)
+static void fresh_fill(struct kmem_cache *c, void *obj)
 {
+    u32 from = fill_start(c);
+
+    plat_unpoison(obj, c->size);
+    if (!all_bytes((u8 *)obj + from, c->size - from, POISON_FREE))
+        PANIC(PANIC_heap_corrupt, "an object was written to after it was freed", obj, c->id);
+    memset(obj, POISON_FRESH, c->size);
+}
+
+void *cache_alloc_mode(struct kmem_cache *c, size_t size)
+{
+    void *obj;
+
+    if (c->mode & MODE_SIDE)
+        obj = cache_pop(c, size, V_objstate_side);
+    else if (c->mode & MODE_NO_STATE)
+        obj = cache_pop(c, size, V_objstate_off);
+    else
+        obj = cache_pop(c, size, V_objstate_header);
+    if (unlikely(!obj))
+        return NULL;
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, true, c->size);
-    if ((c->mode & MODE_POISON_FULL) && !c->ctor) {
-        u32 from = fill_start(c);
-
-        plat_unpoison(obj, c->size);
-        if (!all_bytes((u8 *)obj + from, c->size - from, POISON_FREE))
-            PANIC(PANIC_heap_corrupt, "an object was written to after it was freed", obj, c->id);
-        memset(obj, POISON_FRESH, c->size);
-    }
+    if ((c->mode & MODE_POISON_FULL) && !c->ctor)
+        fresh_fill(c, obj);
     return obj;
 }
 
@@ -150,7 +147,7 @@ static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
     return intact;
 }
 
-bool cache_free_extra(struct kmem_cache *c, void *obj)
+bool cache_free_mode(struct kmem_cache *c, void *obj)
 {
     u8 found;
 
@@ -167,7 +164,7 @@ bool cache_free_extra(struct kmem_cache *c, void *obj)
     }
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, false, c->size);
-    return cache_free_claimed(c, obj);
+    return cache_push(c, obj);
 }
 
 /* Says why an object could not be claimed. */
@@ -207,12 +204,14 @@ static u32 cache_modes(const struct heap *h)
 
     if (h->stats_slab == V_stats_slab_global)
         mode |= MODE_STAT_GLOBAL;
-    if (h->stats_slab == V_stats_slab_percpu)
-        mode |= MODE_STAT_PERCPU;
     if (h->poison == V_poison_free)
         mode |= MODE_POISON_FREE;
     if (h->poison == V_poison_full)
         mode |= MODE_POISON_FULL;
+    if (h->objstate == V_objstate_side)
+        mode |= MODE_SIDE;
+    if (h->objstate == V_objstate_off)
+        mode |= MODE_NO_STATE;
     return mode;
 }
 

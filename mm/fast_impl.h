@@ -18,46 +18,40 @@
 /* cache.c. Interrupts off; restores flags. */
 NOINLINE void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags);
 NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags);
-/* What the modes add to an allocation; returns obj. */
-NOINLINE void *cache_alloc_extra(struct kmem_cache *c, void *obj);
-/* A whole free under modes that add to it, the claim included. */
-NOINLINE bool cache_free_extra(struct kmem_cache *c, void *obj);
+/* The same calls, whole, for every mode but 0. */
+NOINLINE void *cache_alloc_mode(struct kmem_cache *c, size_t size);
+NOINLINE bool cache_free_mode(struct kmem_cache *c, void *obj);
+/* Stops the machine. It returns in name only, so that calling it costs the fast path no frame. */
+NOINLINE COLD void *object_corrupt(const struct kmem_cache *c, void *obj);
 /* Says why an object could not be claimed; false. */
 NOINLINE COLD bool cache_free_refused(struct kmem_cache *c, void *obj);
 
-/* The same two paths for the layouts that need more registers: bodies of their own. */
-NOINLINE void *cache_alloc_other(struct kmem_cache *c, size_t size);
-NOINLINE bool cache_free_other(struct kmem_cache *c, void *obj);
-
-static ALWAYS_INLINE void *cache_alloc_as(struct kmem_cache *c, size_t size,
-                                          enum knob_value objstate)
+/* objstate is the cache's: a constant where the caller knows it. */
+static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum knob_value objstate)
 {
     unsigned long flags = plat_irq_save();
     struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
-    u32 n = cc->count, mode = c->mode;
+    u64 n = cc->count;
     void *obj;
 
-    if (unlikely(!n))
+    if (unlikely(n-- == 0))
         return cache_alloc_slow(c, size, flags);
-    obj = cc->object[n - 1];
-    cache_cpu_count(cc, n - 1);
-    object_allocate(c, obj, objstate);
+    obj = cc->object[n];
+    cache_cpu_count(cc, n);
+    if (unlikely(!object_allocate(c, obj, objstate)))
+        return object_corrupt(c, obj);
     plat_counter_add(&cc->ctr[CACHE_alloc_fast], 1);
-    if (likely(mode & MODE_STAT_PERCPU))
-        plat_counter_add(&cc->ctr[CACHE_stat_alloc], 1);
     plat_irq_restore(flags);
     object_show(obj, size);
-    if (unlikely(mode & MODE_SLOW_ALLOC))
-        return cache_alloc_extra(c, obj);
     return obj;
 }
 
 /* obj is claimed and this CPU's alone. */
-static ALWAYS_INLINE bool cache_free_claimed(struct kmem_cache *c, void *obj)
+static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
 {
     struct cache_cpu *cc;
     unsigned long flags;
-    u32 n;
+    u64 n;
 
     object_hide(c, obj);
     flags = plat_irq_save();
@@ -68,34 +62,25 @@ static ALWAYS_INLINE bool cache_free_claimed(struct kmem_cache *c, void *obj)
     cc->object[n] = obj;
     cache_cpu_count(cc, n + 1);
     plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
-    if (likely(c->mode & MODE_STAT_PERCPU))
-        plat_counter_add(&cc->ctr[CACHE_stat_free], 1);
     plat_irq_restore(flags);
     return true;
 }
 
-static ALWAYS_INLINE bool cache_free_as(struct kmem_cache *c, void *obj, enum knob_value objstate)
-{
-    if (unlikely(c->mode & ~(u32)MODE_STAT_PERCPU))
-        return cache_free_extra(c, obj);
-    if (unlikely(!object_claim(c, obj, objstate)))
-        return cache_free_refused(c, obj);
-    return cache_free_claimed(c, obj);
-}
-
 static ALWAYS_INLINE void *cache_alloc(struct kmem_cache *c, size_t size)
 {
-    if (unlikely(c->objstate != V_objstate_header))
-        return cache_alloc_other(c, size);
-    return cache_alloc_as(c, size, V_objstate_header);
+    if (unlikely(c->mode))
+        return cache_alloc_mode(c, size);
+    return cache_pop(c, size, V_objstate_header);
 }
 
 /* obj lies in a slab of c. */
 static ALWAYS_INLINE bool cache_free(struct kmem_cache *c, void *obj)
 {
-    if (unlikely(c->objstate != V_objstate_header))
-        return cache_free_other(c, obj);
-    return cache_free_as(c, obj, V_objstate_header);
+    if (unlikely(c->mode))
+        return cache_free_mode(c, obj);
+    if (unlikely(!object_claim(c, obj, V_objstate_header)))
+        return cache_free_refused(c, obj);
+    return cache_push(c, obj);
 }
 
 #endif

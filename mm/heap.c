@@ -64,10 +64,10 @@ static void classes_init(struct heap *h)
 {
     unsigned class = 0;
 
-    for (unsigned i = 0; i < ARRAY_SIZE(h->class_of); i++) {
+    for (unsigned i = 0; i < ARRAY_SIZE(h->by_size); i++) {
         if ((i + 1) * KMALLOC_ALIGN > kmalloc_sizes[class])
             class ++;
-        h->class_of[i] = (u8) class;
+        h->by_size[i] = &h->kmalloc[class];
     }
     for (unsigned i = 0; i < KMALLOC_CLASSES; i++) {
         struct kmem_cache *c = &h->kmalloc[i];
@@ -82,8 +82,7 @@ static void classes_init(struct heap *h)
 /* Bytes at the start of the home range that the heap itself needs. */
 static u64 own_bytes(u64 frames)
 {
-    return round_up(sizeof(struct heap), (size_t)PAGE_SIZE) +
-           round_up(frames * sizeof(struct frame), (u64)PAGE_SIZE);
+    return HEAP_BYTES + round_up(frames * sizeof(struct frame), (u64)PAGE_SIZE);
 }
 
 static void ranges_add(struct heap *h, const struct mem_range *r, unsigned n, unsigned home,
@@ -126,7 +125,8 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     config_init(h, k);
     h->frames.base = base;
     h->frames.count = frames;
-    h->frames.at = (struct frame *)(void *)((char *)h + round_up(sizeof(*h), (size_t)PAGE_SIZE));
+    h->plain_frames = h->owner_lock ? 0 : frames;
+    h->frames.at = heap_frame(h, 0);
     for (u64 i = 0; i < frames; i++)
         frame_tag_store(&h->frames.at[i], FRAME_RESERVED);
     h->cpu_rows = &h->boot_cpu_row;

@@ -14,26 +14,23 @@
 
 static NOINLINE void *kmalloc_edge(struct heap *h, size_t size);
 static NOINLINE bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p);
-static NOINLINE bool kfree_owner_lock(struct heap *h, struct frame *f, void *p);
-static NOINLINE COLD bool kfree_edge(struct heap *h, void *p);
+static NOINLINE bool kfree_edge(struct heap *h, void *p);
 
 void *heap_kmalloc(struct heap *h, size_t size)
 {
     if (unlikely(size - 1 >= KMALLOC_MAX_SMALL))
         return kmalloc_edge(h, size);
-    return cache_alloc(&h->kmalloc[h->class_of[(size - 1) / KMALLOC_ALIGN]], size);
+    return cache_alloc(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
 }
 
 bool heap_kfree(struct heap *h, void *p)
 {
     u64 i = frame_number(&h->frames, p);
-    struct frame *f = &h->frames.at[i];
+    struct frame *f = heap_frame(h, i);
     u32 tag;
 
-    if (unlikely(i >= h->frames.count))
+    if (unlikely(i >= h->plain_frames))
         return kfree_edge(h, p);
-    if (unlikely(h->owner_lock))
-        return kfree_owner_lock(h, f, p);
     tag = frame_tag_load(f);
     if (likely(TAG_KIND(tag) == FRAME_SLAB))
         return cache_free(f->cache, p);
@@ -54,18 +51,18 @@ static bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p)
     return badfree(h, badfree_kind_of(h, p), p, tag, NULL);
 }
 
-static bool kfree_owner_lock(struct heap *h, struct frame *f, void *p)
-{
-    u32 tag = pages_owner(h, f);
-
-    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(f->cache, p) : kfree_pages(h, f, tag, p);
-}
-
+/* Every free under owner=lock; else NULL, kmalloc(0)'s and addresses outside memory. */
 static bool kfree_edge(struct heap *h, void *p)
 {
+    struct frame *f = frame_of(&h->frames, p);
+    u32 tag;
+
     if (!p || p == ZERO_SIZE_PTR)
         return true;
-    return badfree(h, BADFREE_foreign, p, 0, NULL);
+    if (!f)
+        return badfree(h, BADFREE_foreign, p, 0, NULL);
+    tag = pages_owner(h, f);
+    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(f->cache, p) : kfree_pages(h, f, tag, p);
 }
 
 size_t heap_ksize(struct heap *h, const void *p)

@@ -146,27 +146,26 @@ bool buddy_validate(struct buddy *b, struct heap_fault *f);
 
 enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
                   MODE_STAT_GLOBAL = 1,
-                  MODE_STAT_PERCPU = 2,
-                  MODE_POISON_FREE = 4, /* fill when freed */
-                  MODE_POISON_FULL = 8, /* also fresh fill, red zone, and check of the free fill */
+                  MODE_POISON_FREE = 2, /* fill when freed */
+                  MODE_POISON_FULL = 4, /* also fresh fill, red zone, and check of the free fill */
+                  MODE_SIDE = 8,        /* objstate=side */
+                  MODE_NO_STATE = 16,   /* objstate=off */
 };
-#define MODE_SLOW_ALLOC (MODE_STAT_GLOBAL | MODE_POISON_FULL)
 
 /* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
  *
  *   object[0] coldest … object[count-1] hottest, room up to limit
  * limit 0 is the sentinel: empty to every allocation, full to every free. */
 struct cache_cpu {
-    u32 count;
-    u32 limit;
+    u64 count;
+    u64 limit;
     u32 batch;
-    u32 unused;
     u64 ctr[NR_CACHE_COUNTERS];
     void *object[];
 } ALIGNED(CACHE_LINE);
 
 /* The owner's store; samplers on other CPUs read the count (relaxed). */
-static ALWAYS_INLINE void cache_cpu_count(struct cache_cpu *cc, u32 count)
+static ALWAYS_INLINE void cache_cpu_count(struct cache_cpu *cc, u64 count)
 {
     __atomic_store_n(&cc->count, count, __ATOMIC_RELAXED);
 }
@@ -226,14 +225,15 @@ struct cpu_row {
 struct heap {
     /* fixed after init */
     struct frames frames;
-    bool owner_lock; /* owner=lock */
+    u64 plain_frames; /* frames whose owner kfree reads without a lock: all, or none (owner=lock) */
+    bool owner_lock;  /* owner=lock */
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
     u32 min_partial, bounded_objects, bounded_bytes;
     struct cpu_row *cpu_rows; /* stride 0 until the CPUs are known */
     unsigned cpu_row_stride;
     unsigned cpus;
-    u8 class_of[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
+    struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
 
     struct buddy buddy[MAX_NODES];
@@ -253,6 +253,14 @@ struct heap {
 static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h, unsigned cpu)
 {
     return h->cpu_rows[(size_t)h->cpu_row_stride * cpu].ctr;
+}
+
+/* The descriptors stand right behind the heap, so the fast path needs no pointer to them. */
+#define HEAP_BYTES round_up(sizeof(struct heap), (size_t)PAGE_SIZE)
+
+static ALWAYS_INLINE struct frame *heap_frame(struct heap *h, u64 i)
+{
+    return (struct frame *)(void *)((char *)h + HEAP_BYTES) + i;
 }
 
 extern const u16 kmalloc_sizes[KMALLOC_CLASSES]; /* heap.c */

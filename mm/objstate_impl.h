@@ -1,7 +1,7 @@
 /* objstate_impl.h: where an object's state lives and how it moves (objstate=header|side|off). The
  * states and their legal moves are in mm_impl.h.
  *
- * header: a 64-bit word before the object, one of three values that no pointer, small number or
+ * header: a 32-bit word before the object, one of three values that no pointer, small number or
  * fill pattern equals; so
  *   a free of an address that is not an object's start finds no legal word and is refused, without
  *   a division. Beside it stands the free-list link.
@@ -22,12 +22,13 @@
 
 enum object_state { OBJECT_FREE = 1, OBJECT_CACHED, OBJECT_ALLOCATED };
 
-#define STATE_MAGIC   ((u64)0x9e6f3c51f4ee0000)
-#define STATE_WORD(s) (STATE_MAGIC | (u64)(s))
+#define STATE_MAGIC   0x9e6f3c50u
+#define STATE_WORD(s) (STATE_MAGIC | (u32)(s))
 
 struct object_header {
     void *link;
-    u64 state;
+    u32 unused;
+    u32 state;
 };
 
 static ALWAYS_INLINE struct object_header *object_header(void *obj)
@@ -64,28 +65,27 @@ static ALWAYS_INLINE u8 *object_side(const struct kmem_cache *c, const void *obj
     return likely(i < c->capacity) ? (u8 *)base + i : NULL;
 }
 
-NORETURN NOINLINE COLD void object_corrupt(const struct kmem_cache *c, void *obj); /* cache.c */
-
 /* -- fast path: the two moves of an allocation and its free; objstate is c->objstate -- */
 
-/* CACHED → ALLOCATED, by the CPU whose array held obj. A wrong state here means that something
- * wrote over the state of a free object. */
-static ALWAYS_INLINE void object_allocate(const struct kmem_cache *c, void *obj,
+/* CACHED → ALLOCATED, by the CPU whose array held obj. False: something wrote over the state of a
+ * free object. */
+static ALWAYS_INLINE bool object_allocate(const struct kmem_cache *c, void *obj,
                                           enum knob_value objstate)
 {
     if (objstate == V_objstate_header) {
-        u64 *word = &object_header(obj)->state;
+        u32 *word = &object_header(obj)->state;
 
         if (unlikely(__atomic_load_n(word, __ATOMIC_RELAXED) != STATE_WORD(OBJECT_CACHED)))
-            object_corrupt(c, obj);
+            return false;
         __atomic_store_n(word, STATE_WORD(OBJECT_ALLOCATED), __ATOMIC_RELAXED);
     } else if (objstate == V_objstate_side) {
         u8 *byte = object_side(c, obj);
 
         if (unlikely(__atomic_load_n(byte, __ATOMIC_RELAXED) != OBJECT_CACHED))
-            object_corrupt(c, obj);
+            return false;
         __atomic_store_n(byte, OBJECT_ALLOCATED, __ATOMIC_RELAXED);
     }
+    return true;
 }
 
 /* ALLOCATED → CACHED: the claim of a free. False if obj is no allocated object. */
@@ -93,13 +93,12 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
                                        enum knob_value objstate)
 {
     if (objstate == V_objstate_header) {
-        u64 expected = STATE_WORD(OBJECT_ALLOCATED);
+        u32 expected = STATE_WORD(OBJECT_ALLOCATED);
 
         /* Where bytes are guarded, a word before a wrong address may not even be read. */
         if (PLAT_REDZONE_BYTES && object_index(c, object_slab(c, obj), obj) >= c->capacity)
             return false;
-        return ((uintptr_t)obj & (KMALLOC_ALIGN - 1)) == 0 &&
-               __atomic_compare_exchange_n(&object_header(obj)->state, &expected,
+        return __atomic_compare_exchange_n(&object_header(obj)->state, &expected,
                                            STATE_WORD(OBJECT_CACHED), false, __ATOMIC_ACQ_REL,
                                            __ATOMIC_RELAXED);
     }
@@ -125,7 +124,7 @@ static ALWAYS_INLINE void object_set(const struct kmem_cache *c, void *obj, enum
 
 /* The state as STATE_WORD(…), or whatever else is found; obj is an object's start. Not under off.
  * */
-static inline u64 object_found(const struct kmem_cache *c, void *obj)
+static inline u32 object_found(const struct kmem_cache *c, void *obj)
 {
     if (c->objstate == V_objstate_side)
         return STATE_WORD(__atomic_load_n(object_side(c, obj), __ATOMIC_RELAXED));

@@ -114,8 +114,10 @@ static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
         bytes = counter_read(&h->stat_small.bytes);
     } else if (h->stats_slab == V_stats_slab_percpu) {
         for (u32 i = 0; i < heap_cache_count(h); i++) {
-            u64 a = cache_sum(h->cache[i], CACHE_stat_alloc);
-            u64 f = cache_sum(h->cache[i], CACHE_stat_free);
+            u64 a =
+                cache_sum(h->cache[i], CACHE_alloc_fast) + cache_sum(h->cache[i], CACHE_alloc_slow);
+            u64 f =
+                cache_sum(h->cache[i], CACHE_free_fast) + cache_sum(h->cache[i], CACHE_free_slow);
 
             allocs += a;
             frees += f;

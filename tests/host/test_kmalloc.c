@@ -60,7 +60,7 @@ TEST(classes_are_the_published_ones)
 
     REQUIRE(heap_new(&t, "", 32, 1));
     for (size_t size = 1; size <= KMALLOC_MAX_SMALL; size++) {
-        unsigned i = t.h->class_of[(size - 1) / KMALLOC_ALIGN];
+        unsigned i = (unsigned)(t.h->by_size[(size - 1) / KMALLOC_ALIGN] - t.h->kmalloc);
 
         EXPECT_GE(kmalloc_sizes[i], size);
         if (i)
