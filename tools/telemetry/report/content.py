@@ -188,7 +188,7 @@ def _published(results: dict) -> list:
     if reasons:
         out.append(Paragraph("", f"Why, on {results['machine'].get('kind')}"))
         out.append(Bullets(reasons))
-    elif surprises:
+    elif surprises and results["tests"]:
         out.append(Paragraph(f"No explanation is recorded for {results['machine'].get('kind')}.", "Why"))
     if published.get("notes"):
         out.append(Paragraph("", "Also published"))

@@ -270,7 +270,7 @@ def order(results: dict, folder: Path) -> Figure | None:
         return None
     ax.plot([x for x, _ in middle], [y for _, y in middle], color=INK, linewidth=1.1, alpha=0.8)
     largest = max(abs(y) for ys in trend.values() for y in ys)
-    ax.set_ylim(-max(5, min(largest * 1.1, 60)), max(5, min(largest * 1.1, 60)))
+    ax.set_ylim(-max(5, min(largest * 1.1, 300)), max(5, min(largest * 1.1, 300)))
     ax.axhline(0, color=LINE)
     ax.grid(axis="y", color=LINE, linewidth=0.6)
     ax.set_xlabel("boots in the order in which they ran")

@@ -56,7 +56,7 @@ def _answer_of(results: dict, arm: str) -> str:
     reference = results["reference"]
     judged = [(test, test["versus"][arm]) for test in results["tests"] if arm in test["versus"]]
     if not judged:
-        return f"Arm {arm} has no result: no test ran in both arms."
+        return _nothing_sentence(results, arm)
     by_verdict: dict[str, list] = {}
     for test, versus in judged:
         by_verdict.setdefault(versus["verdict"], []).append((test, versus))
@@ -69,6 +69,18 @@ def _answer_of(results: dict, arm: str) -> str:
     if claims:
         return _claim_sentence(results, arm, claims, by_verdict)
     return _no_claim_sentence(results, arm, judged, by_verdict)
+
+
+def _nothing_sentence(results: dict, arm: str) -> str:
+    counted, reference = boots_counted(results), results["reference"]
+    if not results["boots"]:
+        return f"Nothing is known of arm {arm} yet: no boot was made."
+    if counted[arm] and counted[reference]:
+        return f"Arm {arm} has no result: its boots went well, but no test ran."
+    missing = " nor ".join(a for a in (reference, arm) if not counted[a])
+    reasons = {boot["outcome"] or "unknown" for boot in results["boots"] if not boot["used"]}
+    why = f" (failed boots: {', '.join(sorted(reasons))})" if reasons else ""
+    return f"Arm {arm} cannot be compared with {reference}: no boot of {missing} counts{why}."
 
 
 def _arm_name(results: dict, arm: str) -> str:
@@ -250,6 +262,8 @@ def surprises(results: dict) -> list[str]:
                              f"({units.number(row[results['reference']])} → {units.number(row[arm])} {row.get('unit', '')}), "
                              f"here {text}")
     ran = {test["name"] for test in results["tests"]}
+    if not ran:
+        return ["no test ran here"]
     skipped = {entry["name"]: entry["reason"] for entry in results["skipped"]}
     for row in (results.get("published_result") or {}).get("rows") or []:
         name = row.get("test")
@@ -278,5 +292,7 @@ def _surprise(theirs: float, versus: dict, minimum_effect: float) -> str:
 def explanations(results: dict) -> list[str]:
     """Why a result may differ here: data that stands with the published figures, by kind of machine."""
     published = results.get("published_result") or {}
+    if not results["tests"]:
+        return []
     text = (published.get("on") or {}).get(results["machine"].get("kind"))
     return [text] if text else []
