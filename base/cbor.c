@@ -1,6 +1,6 @@
-/* cbor.c: see cbor.h. An item is a head (major type in the top three bits, then a value in the shortest of
- * five widths) and, for strings, the bytes themselves. Head and bytes are checked for room together, so an
- * item is written whole or not at all.
+/* cbor.c: see cbor.h. An item is a head (major type in the top three bits, then a value in the
+ * shortest of five widths) and, for strings, the bytes themselves. Head and bytes are checked for
+ * room together, so an item is written whole or not at all.
  *
  * Locking: none. Contexts: any. */
 #include "cbor.h"

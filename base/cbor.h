@@ -1,9 +1,9 @@
-/* cbor.h: a bounded CBOR (RFC 8949) encoder for what the telemetry protocol needs: integers, text, bytes,
- * booleans, null, and arrays and maps of known length. Every item is in its shortest form.
+/* cbor.h: a bounded CBOR (RFC 8949) encoder for what the telemetry protocol needs: integers, text,
+ * bytes, booleans, null, and arrays and maps of known length. Every item is in its shortest form.
  *
- * It never writes past the end it was given: the first item that does not fit sets overflow, which sticks,
- * and nothing is written from then on; the caller then drops or splits the record. It does not check that
- * as many items follow a head as the head says. Locking: none. Contexts: any. */
+ * It never writes past the end it was given: the first item that does not fit sets overflow, which
+ * sticks, and nothing is written from then on; the caller then drops or splits the record. It does
+ * not check that as many items follow a head as the head says. Locking: none. Contexts: any. */
 #ifndef BASE_CBOR_H
 #define BASE_CBOR_H
 
@@ -31,7 +31,8 @@ void cbor_null(struct cbor *c);
 void cbor_array(struct cbor *c, u64 n);
 void cbor_map(struct cbor *c, u64 n);
 
-/* How many bytes cbor_uint() takes for v; the head of n-byte text, n items or n pairs takes as many. */
+/* How many bytes cbor_uint() takes for v; the head of n-byte text, n items or n pairs takes as
+ * many. */
 unsigned cbor_uint_size(u64 v);
 
 #endif

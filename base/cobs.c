@@ -1,9 +1,10 @@
-/* cobs.c: see cobs.h. A block is a chain of groups: a code byte c, then c-1 bytes that are not zero. A code below
- * 255 stands for a zero after its group, except at the very end; 255 is a full group without one.
+/* cobs.c: see cobs.h. A block is a chain of groups: a code byte c, then c-1 bytes that are not
+ * zero. A code below 255 stands for a zero after its group, except at the very end; 255 is a full
+ * group without one.
  *
- * The encoder keeps the place of the open group's code byte and fills it in when the group closes. A full group
- * opens the next one only when another byte comes, so a block of exactly 254 bytes costs one byte, not two.
- * Locking: none. Contexts: any. */
+ * The encoder keeps the place of the open group's code byte and fills it in when the group closes.
+ * A full group opens the next one only when another byte comes, so a block of exactly 254 bytes
+ * costs one byte, not two. Locking: none. Contexts: any. */
 #include "cobs.h"
 
 size_t cobs_encode(u8 *out, size_t size, const u8 *in, size_t n)

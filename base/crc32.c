@@ -1,10 +1,11 @@
-/* crc32.c: see crc32.h. Four bytes a step ("slicing by 4"): table k holds what a byte contributes when k more
- * bytes follow it, so four look-ups do not wait for each other. The tables are constants made by the compiler:
- * there is nothing to initialise, and a panic before anything else was set up can use them.
+/* crc32.c: see crc32.h. Four bytes a step ("slicing by 4"): table k holds what a byte contributes
+ * when k more bytes follow it, so four look-ups do not wait for each other. The tables are
+ * constants made by the compiler: there is nothing to initialise, and a panic before anything else
+ * was set up can use them.
  *
- * A CRC is linear: a byte's contribution is the exclusive or of its bits'. So a table of 256 is told by the
- * eight entries of the single bits, and those are all that is written down here; the test derives them from
- * the polynomial again.
+ * A CRC is linear: a byte's contribution is the exclusive or of its bits'. So a table of 256 is
+ * told by the eight entries of the single bits, and those are all that is written down here; the
+ * test derives them from the polynomial again.
  *
  * Locking: none. Contexts: any. */
 #include "crc32.h"

@@ -1,5 +1,5 @@
-/* fmt.c: see fmt.h. One pass over the format; every character goes through put(), which counts always and
- * stores while there is room.
+/* fmt.c: see fmt.h. One pass over the format; every character goes through put(), which counts
+ * always and stores while there is room.
  *
  * Locking: none. Contexts: any. */
 #include "fmt.h"

@@ -1,8 +1,10 @@
-/* fmt.h: text formatting without a C library: %s %c %d %i %u %x %p %%, lengths l ll z, a width or '*', '-' (left)
- * and '0' (zero pad), and a precision or '.*' for %s. No floating point: the kernel reports raw units.
+/* fmt.h: text formatting without a C library: %s %c %d %i %u %x %p %%, lengths l ll z, a width or
+ * '*', '-' (left) and '0' (zero pad), and a precision or '.*' for %s. No floating point: the kernel
+ * reports raw units.
  *
- * Always NUL-terminates (size > 0) and returns the length that everything would have needed, so a result of at
- * least size means it was cut. An unknown conversion is copied as it stands. Locking: none. Contexts: any. */
+ * Always NUL-terminates (size > 0) and returns the length that everything would have needed, so a
+ * result of at least size means it was cut. An unknown conversion is copied as it stands. Locking:
+ * none. Contexts: any. */
 #ifndef BASE_FMT_H
 #define BASE_FMT_H
 

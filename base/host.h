@@ -1,5 +1,6 @@
-/* host.h: what only the hosted machine has, as machine.h is for metal. arch/host provides the functions,
- * kernel/host_main.c and the unit tests call them; host_entry() is the one way arch/host calls up unasked.
+/* host.h: what only the hosted machine has, as machine.h is for metal. arch/host provides the
+ * functions, kernel/host_main.c and the unit tests call them; host_entry() is the one way arch/host
+ * calls up unasked.
  *
  * Conditions: CPU 0 is the thread that called main(); CPUs 1.. are pinned threads that sleep until
  * plat_run_on_cpus() gives them work. Nothing interrupts a CPU. */
@@ -9,21 +10,23 @@
 #include "bootinfo.h"
 #include "check.h"
 
-/* Makes CPUs 0..n-1 exist and publishes plat_cpu_count(). CPU 0, while no CPU has work. Tests may call it
- * again with another number; the kernel calls it once, after heap_cpus_init(). False: no such thread could
- * be had. */
+/* Makes CPUs 0..n-1 exist and publishes plat_cpu_count(). CPU 0, while no CPU has work. Tests may
+ * call it again with another number; the kernel calls it once, after heap_cpus_init(). False: no
+ * such thread could be had. */
 NODISCARD bool host_cpus_start(unsigned n);
 /* CPUs outnumber the cores that this process may use. */
 bool host_overcommitted(unsigned cpus);
 
-/* Starts a thread that is no CPU: it calls fn(arg) every period_ns for as long as the process lives. It runs
- * at the lowest priority, unpinned, and plat_cpu_id() means nothing on it, so fn touches no per-CPU row. */
+/* Starts a thread that is no CPU: it calls fn(arg) every period_ns for as long as the process
+ * lives. It runs at the lowest priority, unpinned, and plat_cpu_id() means nothing on it, so fn
+ * touches no per-CPU row. */
 NODISCARD bool host_timer_start(u64 period_ns, void (*fn)(void *arg), void *arg);
 
-/* What a panic adds to its line on the console: fn gets the return addresses of the panicking thread. It may
- * allocate nothing and take no lock. One handler; NULL takes it away. */
+/* What a panic adds to its line on the console: fn gets the return addresses of the panicking
+ * thread. It may allocate nothing and take no lock. One handler; NULL takes it away. */
 void host_panic_handler_set(void (*fn)(const struct panic_info *info, const u64 *addr, unsigned n));
-/* The function of this program that addr is in, or NULL; *offset gets the distance from its start. */
+/* The function of this program that addr is in, or NULL; *offset gets the distance from its
+ * start. */
 const char *host_symbol(u64 addr, u64 *offset);
 
 void host_console_write(const char *text, size_t n);

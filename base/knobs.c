@@ -1,10 +1,10 @@
-/* knobs.c: see knobs.h. One table derives from knobs.def: for each knob its name, type, range, default, the place
- * of its field, and its slice of the table of legal values. Defaults go through the same conversion as what the
- * line says, so an illegal default cannot stay unseen.
+/* knobs.c: see knobs.h. One table derives from knobs.def: for each knob its name, type, range,
+ * default, the place of its field, and its slice of the table of legal values. Defaults go through
+ * the same conversion as what the line says, so an illegal default cannot stay unseen.
  *
- * A word is refused once, for the first thing wrong with it. The nearest legal name is the one at the smallest
- * edit distance (a swap of neighbours counts as one), if that is at most half of what was typed: a suggestion
- * that shares nothing with the word would only confuse.
+ * A word is refused once, for the first thing wrong with it. The nearest legal name is the one at
+ * the smallest edit distance (a swap of neighbours counts as one), if that is at most half of what
+ * was typed: a suggestion that shares nothing with the word would only confuse.
  *
  * Locking: none. Contexts: boot. */
 #include "knobs.h"
@@ -64,7 +64,7 @@ static bool piece_is(struct piece p, const char *text)
     return strlen(text) == p.n && memcmp(p.at, text, p.n) == 0;
 }
 
-/* -- refusals ---------------------------------------------------------------------------------------------- */
+/* -- refusals ---------------------------------------------------------------------------------- */
 
 PRINTF(4, 5)
 static void refuse(struct knob_refusals *r, struct piece argument, const char *nearest,
@@ -170,7 +170,7 @@ static void list_values(unsigned id, char *buf, size_t size)
     }
 }
 
-/* -- conversion -------------------------------------------------------------------------------------------- */
+/* -- conversion -------------------------------------------------------------------------------- */
 
 /* A time is stored in milliseconds: it is named so, or its default is given in seconds. */
 static bool is_time(const struct knob_desc *d)
@@ -297,7 +297,7 @@ static bool set_knob(struct knobs *k, unsigned id, struct piece word, struct pie
     }
 }
 
-/* -- the line ---------------------------------------------------------------------------------------------- */
+/* -- the line ---------------------------------------------------------------------------------- */
 
 static bool is_blank(char c)
 {
@@ -418,10 +418,10 @@ void knob_value_text(const struct knobs *k, enum knob_id id, char *buf, size_t s
     }
 }
 
-/* -- tests= ------------------------------------------------------------------------------------------------ */
+/* -- tests= ------------------------------------------------------------------------------------ */
 
-/* '*' is any run of characters. On a mismatch only the last '*' need take more: what it matched first was the
- * shortest, and a later star can make up for anything an earlier one could. */
+/* '*' is any run of characters. On a mismatch only the last '*' need take more: what it matched
+ * first was the shortest, and a later star can make up for anything an earlier one could. */
 static bool glob(struct piece pattern, const char *name)
 {
     size_t i = 0, star = pattern.n;

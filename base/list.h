@@ -1,6 +1,6 @@
-/* list.h: an intrusive, circular, doubly linked list. A list is a struct list of its own that heads the ring;
- * an element embeds one and is found again by container_of(). An unlinked element points at itself, so
- * unlinking twice is harmless and being linked can be asked.
+/* list.h: an intrusive, circular, doubly linked list. A list is a struct list of its own that heads
+ * the ring; an element embeds one and is found again by container_of(). An unlinked element points
+ * at itself, so unlinking twice is harmless and being linked can be asked.
  *
  * It deliberately keeps no length. Locking: the caller's. Contexts: any. */
 #ifndef BASE_LIST_H

@@ -1,5 +1,5 @@
-/* names.c: the texts and tables that derive from counters.def and faults.def. Nothing is typed twice: adding an
- * entry to a list changes every table here.
+/* names.c: the texts and tables that derive from counters.def and faults.def. Nothing is typed
+ * twice: adding an entry to a list changes every table here.
  *
  * Locking: none, all constant. Contexts: any. */
 #include "check.h"

@@ -1,5 +1,6 @@
-/* poison.h: named fill values, each recognisable in a dump: no two share a byte, none is 0, 0xff, an ASCII
- * letter or digit, and eight of one in a row are no canonical x86-64 address, so following one traps.
+/* poison.h: named fill values, each recognisable in a dump: no two share a byte, none is 0, 0xff,
+ * an ASCII letter or digit, and eight of one in a row are no canonical x86-64 address, so following
+ * one traps.
  *
  * Locking: none. Contexts: any. */
 #ifndef BASE_POISON_H

@@ -1,5 +1,5 @@
-/* string.h: the memory and text functions that freestanding code may call. The compiler emits calls to the
- * first four by itself. On metal arch/ defines them all; on the host they are libc's.
+/* string.h: the memory and text functions that freestanding code may call. The compiler emits calls
+ * to the first four by itself. On metal arch/ defines them all; on the host they are libc's.
  *
  * Locking: none. Contexts: any. */
 #ifndef BASE_STRING_H

@@ -1,5 +1,6 @@
-/* arguments.c: from the argument line to the effective knobs, on both platforms. A refusal does not end the boot
- * here: the laboratory says hello, what was refused and bye, in the stream and on the console.
+/* arguments.c: from the argument line to the effective knobs, on both platforms. A refusal does not
+ * end the boot here: the laboratory says hello, what was refused and bye, in the stream and on the
+ * console.
  *
  * Locking: none. Contexts: boot, once, before anything whose shape a knob decides. */
 #include "kernel.h"
@@ -7,7 +8,8 @@
 #include "../base/fmt.h"
 #include "../base/string.h"
 
-/* provoke= is free text to knobs.c: what it can mean depends on what this machine has (kernel_hooks). */
+/* provoke= is free text to knobs.c: what it can mean depends on what this machine has
+ * (kernel_hooks). */
 static void check_provoke(void)
 {
     struct knob_refusal *r;

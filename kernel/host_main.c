@@ -1,14 +1,17 @@
-/* host_main.c: what kernel/main.c is on metal, for the hosted machine: the order in which things come up, the
- * console, the last word of a panic, and the one timer thread that stands in for every CPU's tick.
+/* host_main.c: what kernel/main.c is on metal, for the hosted machine: the order in which things
+ * come up, the console, the last word of a panic, and the one timer thread that stands in for every
+ * CPU's tick.
  *
- * The order is the metal kernel's, with the lines left out that need interrupts: the heap's and the locks' rows
- * exist before the CPU count is published, and the CPUs are threads that sleep until the laboratory calls them.
+ * The order is the metal kernel's, with the lines left out that need interrupts: the heap's and the
+ * locks' rows exist before the CPU count is published, and the CPUs are threads that sleep until
+ * the laboratory calls them.
  *
- * The timer thread samples each CPU in turn and keeps the deadline. It is no CPU: it runs at the lowest priority
- * and wakes as seldom as the sampling rate allows, since on a small machine it takes its time from a CPU.
+ * The timer thread samples each CPU in turn and keeps the deadline. It is no CPU: it runs at the
+ * lowest priority and wakes as seldom as the sampling rate allows, since on a small machine it
+ * takes its time from a CPU.
  *
- * Locking: `ending` (compare-and-swap) decides whether the laboratory or the deadline ends the process.
- * Contexts: CPU 0, or the timer thread, as each function says. */
+ * Locking: `ending` (compare-and-swap) decides whether the laboratory or the deadline ends the
+ * process. Contexts: CPU 0, or the timer thread, as each function says. */
 #include "kernel.h"
 
 #include "../base/fmt.h"
@@ -41,7 +44,7 @@ void klog(const char *format, ...)
     host_console_write(line, n); /* one write: lines of different CPUs do not mix */
 }
 
-/* -- ends -------------------------------------------------------------------------------------------------- */
+/* -- ends -------------------------------------------------------------------------------------- */
 
 static bool claim_the_end(void)
 {
@@ -101,7 +104,7 @@ static void on_timer(void *arg)
         telemetry_tick(cpu);
 }
 
-/* -- bring-up, CPU 0 --------------------------------------------------------------------------------------- */
+/* -- bring-up, CPU 0 --------------------------------------------------------------------------- */
 
 static void make_heap(void)
 {
@@ -160,7 +163,8 @@ static void start_timer(void)
 static void read_arguments(void)
 {
     arguments_read(boot->args, true);
-    /* The tool sets overcommit=; run by hand, the platform knows. What depends on it is refused either way. */
+    /* The tool sets overcommit=; run by hand, the platform knows. What depends on it is refused
+     * either way. */
     if (!knobs.overcommit && host_overcommitted(boot->cpus_found)) {
         knobs.overcommit = 1;
         (void)knobs_check(&knobs, &knob_refused);

@@ -1,8 +1,9 @@
-/* fault.c: turns a CPU exception of the hosted machine, which comes as a signal, into a panic, so that it ends like
- * one on metal: with a kind, a backtrace and a last telemetry record.
+/* fault.c: turns a CPU exception of the hosted machine, which comes as a signal, into a panic, so
+ * that it ends like one on metal: with a kind, a backtrace and a last telemetry record.
  *
- * The handler runs on a stack of its own, since the thread's may be what ran out. A fault just below the thread's
- * stack is an overflow. Under a sanitizer nothing is installed: its own report says more.
+ * The handler runs on a stack of its own, since the thread's may be what ran out. A fault just
+ * below the thread's stack is an overflow. Under a sanitizer nothing is installed: its own report
+ * says more.
  *
  * Locking: none. Contexts: boot installs; the handler runs on the faulting thread. */
 #define _GNU_SOURCE

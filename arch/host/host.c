@@ -1,17 +1,18 @@
-/* host.c: the platform contract as a process. CPUs are pinned threads, the clock is the TSC, the telemetry port
- * and the console are files.
+/* host.c: the platform contract as a process. CPUs are pinned threads, the clock is the TSC, the
+ * telemetry port and the console are files.
  *
- * CPU 0 is the thread that called main(); the others sleep on a condition variable, which is what "halted"
- * means here, until plat_run_on_cpus() hands them a job. All that take part meet at a spinning barrier, so
- * that they start within a cache miss of each other and not one wake-up after another. CPUs are pinned to
- * the cores that the process may use, round robin; with more CPUs than cores the machine is crowded, and
- * whoever waits gives its core away, since the one waited for may need it.
+ * CPU 0 is the thread that called main(); the others sleep on a condition variable, which is what
+ * "halted" means here, until plat_run_on_cpus() hands them a job. All that take part meet at a
+ * spinning barrier, so that they start within a cache miss of each other and not one wake-up after
+ * another. CPUs are pinned to the cores that the process may use, round robin; with more CPUs than
+ * cores the machine is crowded, and whoever waits gives its core away, since the one waited for may
+ * need it.
  *
- * What it deliberately does not do: imitate interrupts or preemption by signals. Code that needs them is
- * metal-only, and says so.
+ * What it deliberately does not do: imitate interrupts or preemption by signals. Code that needs
+ * them is metal-only, and says so.
  *
- * Locking: `mutex` guards the job and the CPU states; nothing else blocks. Contexts: CPU threads; panic from
- * any thread. */
+ * Locking: `mutex` guards the job and the CPU states; nothing else blocks. Contexts: CPU threads;
+ * panic from any thread. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -47,7 +48,7 @@ static u64 waiting;         /* CPUs that have not taken it yet */
 static u64 running;         /* CPUs that have not finished it */
 static unsigned threads = 1;
 
-/* -- CPUs -------------------------------------------------------------------------------------------------- */
+/* -- CPUs -------------------------------------------------------------------------------------- */
 
 /* Every 64th turn only: the pause between is what keeps an uncrowded wait short. */
 void host_relax_crowded(void)
@@ -122,8 +123,8 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
     }
 }
 
-/* The cores this process may use: the mask may be narrower than the machine (taskset, containers). Asked once,
- * before CPU 0 pins itself and thereby narrows it. */
+/* The cores this process may use: the mask may be narrower than the machine (taskset, containers).
+ * Asked once, before CPU 0 pins itself and thereby narrows it. */
 static const cpu_set_t *allowed(unsigned *count)
 {
     static cpu_set_t set;
@@ -199,7 +200,7 @@ bool host_cpus_start(unsigned n)
     return true;
 }
 
-/* -- time -------------------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static u64 now_ns(void)
 {
@@ -209,7 +210,8 @@ static u64 now_ns(void)
     return (u64)t.tv_sec * 1000000000u + (u64)t.tv_nsec;
 }
 
-/* One reading of both clocks: the closest of several, since the scheduler may come between the two. */
+/* One reading of both clocks: the closest of several, since the scheduler may come between the
+ * two. */
 static void read_clocks(u64 *cycles, u64 *ns)
 {
     u64 best = ~(u64)0;
@@ -225,7 +227,8 @@ static void read_clocks(u64 *cycles, u64 *ns)
     }
 }
 
-/* Measured against the system's clock over 20 ms: CPUID names the frequency on some processors only. */
+/* Measured against the system's clock over 20 ms: CPUID names the frequency on some processors
+ * only. */
 static u64 measure_hz(void)
 {
     u64 c0, t0, c1, t1;

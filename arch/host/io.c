@@ -1,8 +1,9 @@
 /* io.c: what leaves the hosted machine: the console, the telemetry port, a panic, the exit status.
  *
- * A panic writes the machine-readable line first and only then tries what may fail: the backtrace by frame
- * pointers, each checked against the thread's stack before it is followed, and the handler that sends the last
- * telemetry record. A panic inside the panic ends the process at once; another thread's waits for that end.
+ * A panic writes the machine-readable line first and only then tries what may fail: the backtrace
+ * by frame pointers, each checked against the thread's stack before it is followed, and the handler
+ * that sends the last telemetry record. A panic inside the panic ends the process at once; another
+ * thread's waits for that end.
  *
  * Locking: none; write(2) keeps each line whole. Contexts: any thread. */
 #define _GNU_SOURCE
@@ -59,9 +60,10 @@ size_t plat_sink_write(const void *bytes, size_t n)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* -- the end ----------------------------------------------------------------------------------------------- */
+/* -- the end ----------------------------------------------------------------------------------- */
 
-/* QEMU's debug-exit status for the same end, so that the tool reads both machines alike; 0 for a good one. */
+/* QEMU's debug-exit status for the same end, so that the tool reads both machines alike; 0 for a
+ * good one. */
 static const int exit_status[] = {
     [PLAT_EXIT_OK] = 0,
     [PLAT_EXIT_PANIC] = 35,
@@ -71,7 +73,8 @@ static const int exit_status[] = {
 
 NORETURN void plat_exit(enum plat_exit how)
 {
-    /* A good end goes through exit(), where a sanitizer has its last word. Others may come from any thread. */
+    /* A good end goes through exit(), where a sanitizer has its last word. Others may come from any
+     * thread. */
     if (how == PLAT_EXIT_OK)
         exit(exit_status[how]);
     _exit(exit_status[how]);

@@ -1,11 +1,12 @@
-/* main.c: the hosted machine's firmware: options in, struct bootinfo out. What GRUB, multiboot2 and ACPI tell the
- * metal kernel, the command line tells this one.
+/* main.c: the hosted machine's firmware: options in, struct bootinfo out. What GRUB, multiboot2 and
+ * ACPI tell the metal kernel, the command line tells this one.
  *
- * Memory is one mapping, untouched, so a large one costs nothing until it is used; it starts at a multiple of the
- * largest page block and asks for huge pages, as the metal kernel's direct map has them.
+ * Memory is one mapping, untouched, so a large one costs nothing until it is used; it starts at a
+ * multiple of the largest page block and asks for huge pages, as the metal kernel's direct map has
+ * them.
  *
- * The process dies with its parent, whatever happens to that: a measurement that nobody waits for is a neighbour
- * that disturbs the next one.
+ * The process dies with its parent, whatever happens to that: a measurement that nobody waits for
+ * is a neighbour that disturbs the next one.
  *
  * Locking: none. Contexts: main(), before other threads exist. */
 #define _GNU_SOURCE
@@ -178,7 +179,8 @@ static void map_memory(struct bootinfo *info, u64 bytes)
     info->memory_bytes = length;
 }
 
-/* The hypervisor that this process runs under, as CPUID names it; invariant: the TSC's rate never changes. */
+/* The hypervisor that this process runs under, as CPUID names it; invariant: the TSC's rate never
+ * changes. */
 static void read_cpuid(struct bootinfo *info)
 {
     static const struct {

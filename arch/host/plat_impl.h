@@ -1,8 +1,9 @@
-/* plat_impl.h: the inline part of the platform contract for the host, a process whose CPUs are threads.
+/* plat_impl.h: the inline part of the platform contract for the host, a process whose CPUs are
+ * threads.
  *
- * No interrupt enters a CPU, so "interrupts off" and "preemption off" order the compiler and nothing else.
- * Under a sanitizer the one-instruction counter add becomes a relaxed load and store, because a sanitizer
- * cannot see into assembly.
+ * No interrupt enters a CPU, so "interrupts off" and "preemption off" order the compiler and
+ * nothing else. Under a sanitizer the one-instruction counter add becomes a relaxed load and store,
+ * because a sanitizer cannot see into assembly.
  *
  * Locking: none. Contexts: any thread; CPU ids mean something on CPU threads only. */
 #ifndef ARCH_HOST_PLAT_IMPL_H
@@ -23,8 +24,8 @@
 
 /* Written once by the thread itself. Local to the program: one instruction reads it. */
 extern __thread unsigned host_cpu_id __attribute__((tls_model("local-exec")));
-extern unsigned host_cpu_number;      /* published by host_cpus_start() */
-extern bool host_crowded;             /* CPUs outnumber cores: a waiter gives its core away */
+extern unsigned host_cpu_number; /* published by host_cpus_start() */
+extern bool host_crowded;        /* CPUs outnumber cores: a waiter gives its core away */
 void host_relax_crowded(void);
 
 static ALWAYS_INLINE unsigned plat_cpu_id(void)

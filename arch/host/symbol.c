@@ -1,7 +1,9 @@
-/* symbol.c: names for addresses in this program, for backtraces. The names come from the symbol table of the file
- * itself, mapped at the first question: the dynamic one lacks static functions, and would name their neighbours.
+/* symbol.c: names for addresses in this program, for backtraces. The names come from the symbol
+ * table of the file itself, mapped at the first question: the dynamic one lacks static functions,
+ * and would name their neighbours.
  *
- * Addresses in libraries have no name here. Nothing is allocated; a file without symbols gives no names.
+ * Addresses in libraries have no name here. Nothing is allocated; a file without symbols gives no
+ * names.
  *
  * Locking: none; the one caller is whoever panics. Contexts: any thread. */
 #include <elf.h>
@@ -68,8 +70,8 @@ static void load(void)
     }
 }
 
-/* Return addresses are what is asked about: one may lie just past a function that ends in a call which does not
- * return, and belongs to that function, not to the one that starts there. */
+/* Return addresses are what is asked about: one may lie just past a function that ends in a call
+ * which does not return, and belongs to that function, not to the one that starts there. */
 const char *host_symbol(u64 addr, u64 *offset)
 {
     const char *starts_here = NULL;

@@ -1,5 +1,6 @@
-/* fuzz_cobs_cbor.c: any bytes as COBS input and output, as a program for the CBOR encoder, and through the frame's
- * whole way. Buffers are blocks of exactly the promised size, so that the sanitizer sees one byte too many. */
+/* fuzz_cobs_cbor.c: any bytes as COBS input and output, as a program for the CBOR encoder, and
+ * through the frame's whole way. Buffers are blocks of exactly the promised size, so that the
+ * sanitizer sees one byte too many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static void round_trip(const u8 *in, size_t n)
     free(back);
 }
 
-/* A block that does decode has one encoding only, or one that is as long: an encoder closes a full group at the end
- * in one way, and a decoder takes both. */
+/* A block that does decode has one encoding only, or one that is as long: an encoder closes a full
+ * group at the end in one way, and a decoder takes both. */
 static void decode_any(const u8 *in, size_t n)
 {
     size_t length, again;

@@ -1,6 +1,6 @@
-/* fuzz_knobs.c: any bytes as an argument line. Whatever comes, the parser stays inside its buffers, every knob ends
- * with a legal value, a refusal says why, and the effective values as a line of their own are accepted and mean
- * the same: what hello echoes can be typed in again. */
+/* fuzz_knobs.c: any bytes as an argument line. Whatever comes, the parser stays inside its buffers,
+ * every knob ends with a legal value, a refusal says why, and the effective values as a line of
+ * their own are accepted and mean the same: what hello echoes can be typed in again. */
 #include <stdlib.h>
 #include <string.h>
 

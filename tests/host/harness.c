@@ -1,8 +1,8 @@
 /* harness.c: main() of the hosted unit tests; see test.h.
  *
- * A test that needs a panic to happen runs it in a forked child, because a panic ends its process; the child's
- * panic handler turns the kind into an exit status. The child is single-threaded, so only what CPU 0 does can
- * be tested that way.
+ * A test that needs a panic to happen runs it in a forked child, because a panic ends its process;
+ * the child's panic handler turns the kind into an exit status. The child is single-threaded, so
+ * only what CPU 0 does can be tested that way.
  *
  * Locking: counts are atomic. */
 #define _GNU_SOURCE
@@ -91,7 +91,8 @@ bool test_has_asan(void)
 }
 
 #ifdef HOST_ASAN
-/* The sanitizer asks for its options here: a status of its own tells its reports from other ends. */
+/* The sanitizer asks for its options here: a status of its own tells its reports from other
+ * ends. */
 const char *__asan_default_options(void); // NOLINT
 const char *__asan_default_options(void)  // NOLINT
 {
@@ -106,7 +107,8 @@ static void panic_to_status(const struct panic_info *info, const u64 *addr, unsi
     _exit(PANIC_STATUS + (int)info->kind);
 }
 
-/* The status of a child that ran fn(arg): 0 if it returned, -1 for a signal. Its output is thrown away. */
+/* The status of a child that ran fn(arg): 0 if it returned, -1 for a signal. Its output is thrown
+ * away. */
 static int status_of(void (*fn)(void *arg), void *arg)
 {
     int status;

@@ -1,9 +1,10 @@
-/* test.h: the frame of the hosted unit tests. A test file holds TEST(name) { … } bodies; harness.c brings
- * main(), which runs them in order, says what failed and where, prints "N passed, N failed" and exits non-zero
- * if anything failed. Arguments: names (substrings) of tests to run; --seed N.
+/* test.h: the frame of the hosted unit tests. A test file holds TEST(name) { … } bodies; harness.c
+ * brings main(), which runs them in order, says what failed and where, prints "N passed, N failed"
+ * and exits non-zero if anything failed. Arguments: names (substrings) of tests to run; --seed N.
  *
- * EXPECT_* notes a failure and goes on, REQUIRE ends the function it stands in. Both may be used on any CPU
- * of plat_run_on_cpus(). A test that checks nothing fails: it could not have found anything.
+ * EXPECT_* notes a failure and goes on, REQUIRE ends the function it stands in. Both may be used on
+ * any CPU of plat_run_on_cpus(). A test that checks nothing fails: it could not have found
+ * anything.
  *
  * Locking: counts are atomic. Contexts: any CPU thread; TEST bodies run on CPU 0. */
 #ifndef TESTS_HOST_TEST_H
@@ -28,7 +29,8 @@ void test_failed_values(const char *file, int line, const char *text, u64 a, u64
 void test_failed_text(const char *file, int line, const char *text, const char *a,
                       const char *b) COLD;
 
-/* Gives the test n CPUs (plat_cpu_count() and plat_run_on_cpus() follow). Each test starts with 1. */
+/* Gives the test n CPUs (plat_cpu_count() and plat_run_on_cpus() follow). Each test starts with
+ * 1. */
 void host_test_cpus(unsigned n);
 /* How much work a stress test should do: full, less where a sanitizer makes each step dear. */
 unsigned test_scale(unsigned full);
@@ -40,10 +42,11 @@ static inline u64 test_random(u64 *state) /* xorshift64*; state != 0 */
     *state ^= *state >> 27;
     return *state * 0x2545f4914f6cdd1dull;
 }
-/* Runs fn(arg) in a child process; returns the kind of the panic that ended it, PANIC_NONE if it returned,
- * NR_PANIC_KINDS if it died of something else (a signal, a sanitizer's report). */
+/* Runs fn(arg) in a child process; returns the kind of the panic that ended it, PANIC_NONE if it
+ * returned, NR_PANIC_KINDS if it died of something else (a signal, a sanitizer's report). */
 unsigned test_panic_of(void (*fn)(void *arg), void *arg);
-/* The same for a sanitizer: true if fn's child was ended by an AddressSanitizer report. Only where built in. */
+/* The same for a sanitizer: true if fn's child was ended by an AddressSanitizer report. Only where
+ * built in. */
 bool test_asan_catches(void (*fn)(void *arg), void *arg);
 bool test_has_asan(void);
 

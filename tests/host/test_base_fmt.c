@@ -1,4 +1,5 @@
-/* test_base_fmt.c: fmt() against the C library's snprintf, conversion by conversion and at every buffer size. */
+/* test_base_fmt.c: fmt() against the C library's snprintf, conversion by conversion and at every
+ * buffer size. */
 #include "../../base/fmt.h"
 #include "test.h"
 

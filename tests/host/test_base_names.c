@@ -1,4 +1,5 @@
-/* test_base_names.c: the tables that derive from the .def lists, the intrusive list, the fill values. */
+/* test_base_names.c: the tables that derive from the .def lists, the intrusive list, the fill
+ * values. */
 #include "../../base/counters.h"
 #include "../../base/crc32.h"
 #include "../../base/list.h"

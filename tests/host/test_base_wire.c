@@ -1,7 +1,8 @@
-/* test_base_wire.c: what makes a frame: CBOR against the vectors of RFC 8949 appendix A, COBS against its
- * paper's examples and by round trips, CRC-32 against the polynomial bit by bit.
+/* test_base_wire.c: what makes a frame: CBOR against the vectors of RFC 8949 appendix A, COBS
+ * against its paper's examples and by round trips, CRC-32 against the polynomial bit by bit.
  *
- * Every encoder is also given each buffer that is too small by some bytes, with a guard behind it. */
+ * Every encoder is also given each buffer that is too small by some bytes, with a guard behind
+ * it. */
 #include "../../base/cbor.h"
 #include "../../base/cobs.h"
 #include "../../base/crc32.h"
@@ -9,7 +10,7 @@
 
 #define GUARD 0x5e
 
-/* -- CBOR -------------------------------------------------------------------------------------------------- */
+/* -- CBOR -------------------------------------------------------------------------------------- */
 
 static void unhex(const char *hex, u8 *out, size_t *n)
 {
@@ -154,14 +155,15 @@ TEST(cbor_never_writes_past_its_end)
         encode_some(&c);
         EXPECT_EQ(c.overflow, size < n);
         EXPECT_LE((size_t)(c.p - buf), size);
-        /* Whole items only, then nothing: overflow sticks even where a shorter item would still fit. */
+        /* Whole items only, then nothing: overflow sticks even where a shorter item would still
+         * fit. */
         EXPECT_MEM(buf, whole, (size_t)(c.p - buf));
         for (size_t i = (size_t)(c.p - buf); i < sizeof(buf); i++)
             EXPECT_EQ(buf[i], GUARD);
     }
 }
 
-/* -- COBS -------------------------------------------------------------------------------------------------- */
+/* -- COBS -------------------------------------------------------------------------------------- */
 
 static void check_cobs(const u8 *in, size_t n)
 {
@@ -250,7 +252,7 @@ TEST(cobs_refuses_what_no_encoder_makes)
     EXPECT_EQ(cobs_decode(out, sizeof(out), (const u8 *)"\xff\1\2", 3), COBS_BAD);
 }
 
-/* -- CRC-32 ------------------------------------------------------------------------------------------------ */
+/* -- CRC-32 ------------------------------------------------------------------------------------ */
 
 static u32 crc32_by_bits(const u8 *p, size_t n)
 {

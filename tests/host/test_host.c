@@ -1,5 +1,5 @@
-/* test_host.c: the hosted platform itself: CPUs that start together, a clock, panics with their kind, and the
- * sanitizer's eye on memory that the platform contract declared untouchable. */
+/* test_host.c: the hosted platform itself: CPUs that start together, a clock, panics with their
+ * kind, and the sanitizer's eye on memory that the platform contract declared untouchable. */
 #include "../../base/counters.h"
 #include "test.h"
 

@@ -1,5 +1,6 @@
-/* test_knobs.c: every knob of knobs.def with every legal value and the illegal ones next to them, taken from the
- * text that the image itself carries, so that a knob added to the list is tested without touching this file. */
+/* test_knobs.c: every knob of knobs.def with every legal value and the illegal ones next to them,
+ * taken from the text that the image itself carries, so that a knob added to the list is tested
+ * without touching this file. */
 #include "../../base/knobs.h"
 #include "test.h"
 
