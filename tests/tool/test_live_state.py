@@ -201,14 +201,14 @@ def test_a_view_that_joins_late_shows_every_boot_and_no_failed_one(tmp_path):
     order = synth.begin_run(run, plans, 2)["order"]
     for entry in order:
         synth.run_boot(run, entry, plans[entry["arm"]], outcome="not parallel" if entry["id"] == "02-B" else "ok")
-    again = {**order[-2], "id": "02-B.2", "attempt": 2}
-    synth.run_boot(run, again, plans["B"])
+    for entry in order[2:]:  # the whole pair again
+        synth.run_boot(run, {**entry, "id": entry["id"] + ".2", "attempt": 2}, plans[entry["arm"]])
     described = json.loads((run / "run.json").read_text())
     synth.write_json(run / "run.json", {**described, "state": "done"})
     state = read_all(RunFeed(run))
-    assert list(state.boots) == ["01-A", "01-B", "02-B", "02-A", "02-B.2"]
+    assert list(state.boots) == ["01-A", "01-B", "02-B", "02-A", "02-B.2", "02-A.2"]
     assert {arm: len(values) for arm, values in state.dots("malloc/64/solo").items()} == {"A": 2, "B": 2}
-    assert state.current.place == 3
+    assert state.current.place == 4
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"arms": 3}', '{"order": [1, {}], "arms": null, "machine": 5}'])

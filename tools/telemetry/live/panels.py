@@ -50,6 +50,11 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def spread(place: int, count: int) -> float:
+    """How far from its row's middle the place-th of `count` arms is drawn."""
+    return min(0.32, 0.8 / count) * (place - (count - 1) / 2)
+
+
 def window(boot) -> tuple[float, float]:
     """The stretch of time that the time panels show, in steps of its own."""
     end = max(5.0, math.ceil((boot.now if boot else 0) / 5) * 5)
@@ -183,7 +188,7 @@ class CpuLines(Panel):
         many = matplotlib.colormaps["viridis"]
         for place, cpu in enumerate(cpus):
             paint = colour(cpu) if len(cpus) <= LEGEND_CPUS else many(place / max(1, len(cpus) - 1) * 0.9)
-            line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2, label=f"CPU {cpu}")
+            line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2)
             self.lines[cpu] = self.animate(line)
         if len(cpus) <= LEGEND_CPUS:
             self.name_lines()
@@ -191,9 +196,12 @@ class CpuLines(Panel):
         self.time_axis(limits)
 
     def name_lines(self):
-        count = len(self.lines)
-        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.985), borderaxespad=0,
-                         ncols=4 if count > 3 else count, handletextpad=0.4)
+        """Beside the title, so with many CPUs by their numbers only."""
+        few = len(self.lines) <= 3
+        names = [f"CPU {cpu}" if few else str(cpu) for cpu in self.lines]
+        tight = {} if few else {"handlelength": 0.7, "columnspacing": 0.4}
+        self.axes.legend(self.lines.values(), names, loc="lower right", bbox_to_anchor=(1.02, 0.985),
+                         borderaxespad=0, ncols=len(names), handletextpad=0.4, **tight)
 
     def fill(self, content):
         if not content:
@@ -205,7 +213,7 @@ class CpuLines(Panel):
 
 
 class Contention(CpuLines):
-    name, title = "contention-cpu", "Lock contention by CPU"
+    name, title = "contention-cpu", "Contention by CPU"
     empty = "no lock was taken yet\n(or lockstat=off)"
 
     def gather(self, state):
@@ -237,7 +245,7 @@ class Contention(CpuLines):
 
 
 class Hits(CpuLines):
-    name, title = "hits", "Front-end hit rate by CPU"
+    name, title = "hits", "Hit rate by CPU"
     empty = "no allocation was made yet"
     top = 1.0
 
@@ -247,11 +255,11 @@ class Hits(CpuLines):
     def dress(self, decor):
         super().dress(decor)
         if decor[0] == "lines":
-            self.axes.set_ylabel("served by the CPU's own cache")
+            self.axes.set_ylabel("served by the front end")
 
 
 class Locks(Panel):
-    name, title = "contention-lock", "Lock contention by lock"
+    name, title = "contention-lock", "Contention by lock"
 
     def gather(self, state):
         boot = state.current
@@ -260,7 +268,7 @@ class Locks(Panel):
         locks = boot.busiest_locks(LOCKS)
         if not locks:
             return ("empty",), ()
-        decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks), shorten(boot.window or "boot", 26))
+        decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks), shorten(boot.window or "boot", 22))
         return decor, tuple(self._figures(lock, boot.hz) for lock in locks)
 
     @staticmethod
@@ -325,7 +333,8 @@ class Series(Panel):
         self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
                                                   linewidth=max(1.0, 3.4 - 0.6 * place))[0])
                       for place, label in enumerate(labels)]
-        self.axes.legend(loc="upper left", ncols=1, borderaxespad=0.2, labelspacing=0.25, handletextpad=0.4)
+        self.animate(self.axes.legend(loc="upper left", borderaxespad=0.2, labelspacing=0.25,
+                                      handletextpad=0.4))  # above what is lost, hence drawn with the lines
         self.axes.set_ylim(0, top * 1.65)  # room for the legend above the lines
         self.axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value) if value else "0"))
         self.time_axis(limits)
@@ -388,7 +397,7 @@ class Over(Panel):
         tests = state.tests(TESTS)
         ratios = [(row, arm, ratio) for row, test in enumerate(tests) for arm, ratio in sorted(state.over(test).items())]
         if not ratios:
-            two = len(state.arms) > 1 and not state.alone
+            two = state.current is None or (len(state.arms) > 1 and not state.alone)
             return ("empty", two), ()
         reach = max(max(ratio, 1 / ratio) for _, _, ratio in ratios)
         limit = next(step for step in (1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e6, 1e12) if reach <= step * 0.95 or step == 1e12)
@@ -402,12 +411,13 @@ class Over(Panel):
             self.say("waiting for a result\nof each arm" if decor[1] else "one arm only:\nnothing to compare")
             return
         _, reference, others, colours, tests, limit = decor
-        self.axes.set_title(f"Time of {reference} over {', '.join(others)}, now", pad=5)
+        whom = ", ".join(others) if len(others) <= 3 else "the others"
+        self.axes.set_title(f"{shorten(reference, 6)} over {shorten(whom, 12)}, now", pad=5)
         self.paint = dict(zip(others, colours))
         self.axes.set_xscale("log")
         self.axes.set_xlim(1 / limit, limit)
         marks = sorted({1 / limit, 1, limit} | ({2, 0.5} if limit in (3, 5) else {10, 0.1} if limit >= 50 else set()))
-        self.axes.set_xticks(marks, [f"{mark:.3g}" for mark in marks])
+        self.axes.set_xticks(marks, [f"{mark:.2g}" if mark < 1 else f"{mark:g}" for mark in marks])
         self.axes.xaxis.set_minor_formatter(NullFormatter())
         self.axes.minorticks_off()
         self.axes.axvline(1, color="#444444", linewidth=1)
@@ -417,17 +427,22 @@ class Over(Panel):
         self.artists = {}
         for row in range(len(tests)):
             for arm in others:
-                dot, = self.axes.plot([], [], "o", markersize=7, color=self.paint[arm])
+                dot, = self.axes.plot([], [], "o", markersize=7 if len(others) < 3 else 5, color=self.paint[arm])
                 text = self.axes.text(1, row, "", fontsize=7.5, va="bottom", ha="center", color="#222222")
                 self.artists[row, arm] = self.animate(dot), self.animate(text)
 
     def fill(self, content):
-        shift = {arm: 0.24 * (place - (len(self.paint) - 1) / 2) for place, arm in enumerate(self.paint)} if content else {}
         for row, arm, ratio in content:
             dot, text = self.artists[row, arm]
-            dot.set_data([ratio], [row + shift[arm]])
+            y = row + spread(list(self.paint).index(arm), len(self.paint))
+            dot.set_data([ratio], [y])
             low, high = self.axes.get_xlim()
-            text.set_position((min(max(ratio, low * 1.35), high / 1.35), row + shift[arm] - 0.16))
+            if len(self.paint) == 1:  # above the dot, where there is room for it
+                text.set_position((min(max(ratio, low * 1.35), high / 1.35), y - 0.16))
+            else:
+                right = ratio < (low * high * high) ** (1 / 3)
+                text.set(ha="left" if right else "right", va="center")
+                text.set_position((ratio * (high / low) ** (0.04 if right else -0.04), y))
             text.set_text(f"{ratio:.2f}")
 
 
@@ -471,10 +486,15 @@ class Medians(Panel):
         for place, arm in enumerate(arms):
             for row in range(len(tests)):
                 dots, = self.axes.plot([], [], "o", markersize=4.6, color=colours[place], alpha=0.6,
-                                       markeredgewidth=0, label=f"arm {arm}" if row == 0 else None)
-                bar, = self.axes.plot([], [], "|", markersize=13, markeredgewidth=2.2, color=colours[place])
+                                       markeredgewidth=0, label=self._label(arm, len(arms)) if row == 0 else None)
+                bar, = self.axes.plot([], [], "|", markersize=13 if len(arms) <= 2 else 8, markeredgewidth=2.2, color=colours[place])
                 self.artists[row, arm] = self.animate(dots), self.animate(bar)
-        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=4, borderaxespad=0, handletextpad=0.1)
+        self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=len(arms),
+                         borderaxespad=0, handletextpad=0.1, columnspacing=0.8)
+
+    @staticmethod
+    def _label(arm: str, count: int) -> str:
+        return shorten(arm, 8) if count > 2 else f"arm {shorten(arm, 8)}"
 
     @staticmethod
     def _marks(limits) -> list[float]:
@@ -490,7 +510,7 @@ class Medians(Panel):
     def fill(self, content):
         for row, arm, values in content:
             dots, bar = self.artists[row, arm]
-            y = row + 0.32 * (self.arms[arm] - (len(self.arms) - 1) / 2)
+            y = row + spread(self.arms[arm], len(self.arms))
             dots.set_data(values, [y] * len(values))
             ordered = sorted(values)
             middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

@@ -372,6 +372,12 @@ class BootSummary:
     def counts(self) -> bool:
         return self.outcome in (None, "ok")
 
+    @property
+    def attempt(self) -> int:
+        """03-A is the first, 03-A.2 the second."""
+        number = self.id.rpartition(".")[2] if "." in self.id else "1"
+        return int(number) if number.isdecimal() else 1
+
 
 class RunState:
     """The run around the boots: arms, pairs, and each boot's medians."""
@@ -426,9 +432,13 @@ class RunState:
             self.units.setdefault(test.name, test.unit)
 
     def here(self) -> list[BootSummary]:
-        """The boots at the present point of the axes that count."""
+        """The boots at the present point of the axes that count: of a pair that was run again, the last try."""
         point = self.current.point if self.current else {}
-        return [boot for boot in self.boots.values() if boot.counts and boot.point == point]
+        boots = [boot for boot in self.boots.values() if boot.point == point]
+        last: dict[int, int] = {}
+        for boot in boots:
+            last[boot.pair] = max(last.get(boot.pair, 0), boot.attempt)
+        return [boot for boot in boots if boot.counts and boot.attempt == last[boot.pair]]
 
     def tests(self, most: int) -> list[str]:
         """Tests with results, in order; if there are too many, the ones that moved last."""

@@ -21,7 +21,7 @@ PAUSE = 0.35
 DUMB_PAUSE = 5.0
 SPARKS = "▁▂▃▄▅▆▇█"
 ASCII_SPARKS = "_.-=+*%#"
-SPARK_WIDTH = 36
+SPARK_MOST = 36
 TESTS = 10
 LOCKS = 6
 
@@ -35,14 +35,16 @@ class Marks:
         self.sparks = ASCII_SPARKS if self.plain else SPARKS
         self.full = "#" if self.plain else "█"
         self.none = "-" if self.plain else "–"
+        self.width = max(4, min(SPARK_MOST, (console.width - 26) // 2))  # two of them on a line
 
     def spark(self, values, top: float | None = None) -> str:
         """The newest values as a line of marks; blanks where something was lost or nothing happened."""
-        values = list(values)[-SPARK_WIDTH:]
+        values = list(values)[-self.width :]
         most = top or max((value for value in values if value is not None), default=0) or 1
         last = len(self.sparks) - 1
-        return "".join(
-            " " if value is None else self.sparks[min(last, int(value / most * last + 0.5))] for value in values)
+        marks = (" " if value is None else self.sparks[min(last, int(value / most * last + 0.5))]
+                 for value in values)
+        return "".join(marks).rjust(self.width)
 
     def bar(self, share: float, width: int = 20) -> str:
         return (self.full * round(min(1.0, max(0.0, share)) * width)).ljust(width)
@@ -63,13 +65,22 @@ def _grid(*columns) -> Table:
     return table
 
 
+def _plain(text: str, style: str = "") -> Text:
+    """Other people's text, as it is: no markup, no control codes."""
+    return Text("".join(mark if mark.isprintable() else "?" for mark in text), style=style)
+
+
+def _row(table: Table, *cells: str, style: str | None = None) -> None:
+    table.add_row(*[_plain(cell) for cell in cells], style=style)
+
+
 def header(state) -> Text:
     boot = state.current
-    text = Text(state.title or "Hayloft", style="bold")
-    text.append(f"\n{state.where()}", style="none")
+    text = _plain(state.title or "Hayloft", "bold")
+    text.append("\n").append_text(_plain(state.where(), "not bold"))
     if boot is None:
         return text
-    text.append(f", {boot.now:.1f} s, {boot.records:,} records", style="none")
+    text.append(f", {boot.now:.1f} s, {boot.records:,} records", style="not bold")
     if boot.lost or boot.damaged:
         text.append(f", {boot.lost:,} lost, {boot.damaged:,} damaged", style="red")
     if state.over_committed:
@@ -79,33 +90,33 @@ def header(state) -> Text:
 
 def cpus(boot, marks: Marks) -> Table:
     table = _grid("left", "left", "right", "left", "right")
-    table.add_row("", "contended", "", "front-end hits", "", style="bold")
+    _row(table, "", "contended", "", "front-end hits", "", style="bold")
     for cpu in sorted(boot.cpus)[:16]:
         contended, hits = boot.contention(cpu)[1], boot.hits(cpu)[1]
-        table.add_row(f"CPU {cpu}", marks.spark(contended, 1.0).rjust(SPARK_WIDTH),
-                      percent(newest(contended), marks), marks.spark(hits, 1.0).rjust(SPARK_WIDTH),
+        _row(table, f"CPU {cpu}", marks.spark(contended, 1.0),
+                      percent(newest(contended), marks), marks.spark(hits, 1.0),
                       percent(newest(hits), marks))
     return table
 
 
 def locks(boot, marks: Marks) -> Table:
     table = _grid("left", "left", "right", "right")
-    table.add_row("lock", "contended", "", "taken", style="bold")
+    _row(table, "lock", "contended", "", "taken", style="bold")
     for lock in boot.busiest_locks(LOCKS):
         share = lock.contended / lock.taken if lock.taken else 0.0
-        table.add_row(lock.label, marks.bar(share), f"{share:.1%}", units.count(lock.taken))
+        _row(table, lock.label, marks.bar(share), f"{share:.1%}", units.count(lock.taken))
     return table
 
 
 def levels(boot, marks: Marks) -> Table:
     table = _grid("left", "left", "right")
-    table.add_row("a second", "", "", style="bold")
+    _row(table, "a second", "", "", style="bold")
     for label, _, values in boot.churn():
-        table.add_row(label, marks.spark(values).rjust(SPARK_WIDTH), units.count(newest(values) or 0))
+        _row(table, label, marks.spark(values), units.count(newest(values) or 0))
     if not boot.has_barn:
-        table.add_row("barn", "no barn in this image", "")
+        _row(table, "barn", "no barn in this image", "")
     for label, _, values in boot.barn():
-        table.add_row(label, marks.spark(values).rjust(SPARK_WIDTH), units.count(newest(values) or 0))
+        _row(table, label, marks.spark(values), units.count(newest(values) or 0))
     return table
 
 
@@ -114,7 +125,7 @@ def results(state, marks: Marks) -> Table:
     table = _grid("left", *["right"] * (2 * len(arms)))
     others = [arm for arm in arms if arm != state.reference]
     over = [f"{state.reference} over {arm}, now" for arm in others] if len(arms) > 1 else []
-    table.add_row("medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
+    _row(table, "medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
     for test in state.tests(TESTS):
         dots, ratios = state.dots(test), state.over(test)
         cells = []
@@ -123,7 +134,7 @@ def results(state, marks: Marks) -> Table:
             middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2 if values else None
             cells.append(f"{units.number(middle)} ({len(values)})" if values else marks.none)
         cells += [units.number(ratios[arm]) if arm in ratios else marks.none for arm in others] if over else []
-        table.add_row(test, *cells)
+        _row(table, test, *cells)
     return table
 
 
