@@ -21,6 +21,8 @@ struct panic_info;
 
 /* Inline, from plat_impl.h:
  *   unsigned plat_cpu_id(void)                 the calling CPU; stable only while it cannot migrate
+ *   size_t plat_cpu_offset(void)               plat_cpu_id() * PLAT_CPU_STRIDE, kept ready where that
+ *                                              saves instructions
  *   unsigned plat_cpu_count(void)              CPUs started; only grows, at boot
  *   unsigned long plat_irq_save(void)          interrupts off; returns what restore needs
  *   void plat_irq_restore(unsigned long)
@@ -60,6 +62,10 @@ enum plat_exit {
     PLAT_EXIT_FAILED = 3
 };
 NORETURN void plat_exit(enum plat_exit how);
+
+/* Tables with a part for each CPU put the parts this far apart, so that a CPU finds its own by one
+ * addition. Bytes. */
+#define PLAT_CPU_STRIDE ((size_t)65536)
 
 #include "plat_impl.h"
 

@@ -22,7 +22,7 @@
 
 static u64 *row(struct buddy *b)
 {
-    return b->rows[(size_t)b->row_stride * plat_cpu_id()].ctr;
+    return ((struct node_row *)cpu_part(b->row, plat_cpu_offset()))->ctr;
 }
 
 static void put_block(struct buddy *b, struct frame *f, unsigned order)
@@ -120,8 +120,7 @@ void buddy_free(struct buddy *b, struct frame *head, unsigned order)
 void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name)
 {
     b->frames = fs;
-    b->rows = boot_row;
-    b->row_stride = 0;
+    b->row = boot_row;
     b->pages_free = 0;
     b->pages_total = 0;
     for (unsigned k = 0; k <= MAX_ORDER; k++) {

@@ -52,7 +52,7 @@ static void *take_one(struct kmem_cache *c, struct cache_cpu *cc)
 
 void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
 {
-    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+    struct cache_cpu *cc = cache_cpu_mine(c);
     void *obj = take_one(c, cc);
 
     plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
@@ -64,7 +64,7 @@ void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
 
 bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
 {
-    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+    struct cache_cpu *cc = cache_cpu_mine(c);
 
     if (cc->limit == 0) {
         slab_put(c, &obj, 1);
@@ -236,30 +236,27 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     slab_node_init(&c->node[0], c->name);
 }
 
-static size_t cpu_stride(const struct kmem_cache *c)
-{
-    return round_up(sizeof(struct cache_cpu) + c->limit * sizeof(void *), (size_t)CACHE_LINE);
-}
-
 bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
 {
-    size_t stride = cpu_stride(c), old_stride = c->cpu_stride;
-    char *old = c->cpu_base, *base = table_alloc(c->heap, stride * cpus);
+    size_t bytes = sizeof(struct cache_cpu) + c->limit * sizeof(void *);
+    unsigned old_cpus = c->cpu_bytes ? cpus : 1;
 
-    if (!base)
-        return false;
-    for (unsigned i = 0; i < cpus; i++) {
-        struct cache_cpu *cc = (struct cache_cpu *)(void *)(base + stride * i);
+    if (bytes > c->cpu_bytes) {
+        char *old = c->cpu_base, *base = region_alloc(c->heap, bytes);
 
-        cc->limit = c->limit;
-        cc->batch = c->batch;
-        if (old_stride || i == 0)
-            memcpy(cc->ctr, cache_cpu(c, i)->ctr, sizeof(cc->ctr));
+        if (!base)
+            return false;
+        for (unsigned i = 0; i < old_cpus; i++)
+            memcpy(((struct cache_cpu *)(void *)(base + PLAT_CPU_STRIDE * i))->ctr,
+                   ((struct cache_cpu *)(void *)(old + PLAT_CPU_STRIDE * i))->ctr,
+                   sizeof(cache_cpu(c, 0)->ctr));
+        c->cpu_base = base;
+        c->cpu_bytes = (u32)bytes;
     }
-    c->cpu_base = base;
-    c->cpu_stride = (u32)stride;
-    if (old_stride)
-        table_free(c->heap, old, old_stride * cpus);
+    for (unsigned i = 0; i < cpus; i++) {
+        cache_cpu(c, i)->limit = c->limit;
+        cache_cpu(c, i)->batch = c->batch;
+    }
     return true;
 }
 
@@ -310,6 +307,8 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
     c = cache_revive(h, a->name);
     fresh = !c;
     if (fresh) {
+        if (heap_cache_count(h) == MAX_CACHES)
+            return NULL;
         c = table_alloc(h, sizeof(*c));
         if (!c)
             return NULL;
@@ -319,12 +318,10 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
     /* Before the CPUs are known the boot row serves; heap_cpus_init() makes the arrays. */
     if ((h->cpus && !cache_cpus_init(c, h->cpus)) || (fresh && !cache_register(h, c))) {
         spin_destroy(&c->node[0].lock);
-        if (!fresh)
-            __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
-        else if (c->cpu_stride)
-            table_free(h, c->cpu_base, c->cpu_stride * (size_t)h->cpus);
         if (fresh)
             table_free(h, c, sizeof(*c));
+        else
+            __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
         return NULL;
     }
     __atomic_store_n(&c->dead, 0, __ATOMIC_RELEASE);

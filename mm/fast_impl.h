@@ -30,7 +30,7 @@ NOINLINE COLD bool cache_free_refused(struct kmem_cache *c, void *obj);
 static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum knob_value objstate)
 {
     unsigned long flags = plat_irq_save();
-    struct cache_cpu *cc = cache_cpu(c, plat_cpu_id());
+    struct cache_cpu *cc = cache_cpu_mine(c);
     u64 n = cc->count;
     void *obj;
 
@@ -55,7 +55,7 @@ static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
 
     object_hide(c, obj);
     flags = plat_irq_save();
-    cc = cache_cpu(c, plat_cpu_id());
+    cc = cache_cpu_mine(c);
     n = cc->count;
     if (unlikely(n >= cc->limit))
         return cache_free_slow(c, obj, flags);

@@ -2,9 +2,10 @@
  *
  * Descriptors for all frames between the lowest and the highest address stand at the start of the
  * largest range; frames in no range, and those of the descriptors, are RESERVED. Until
- * heap_cpus_init() every cache counts on a row of its own that has no room for objects, with a
- * stride of 0: whatever CPU number comes, it lands on that row, so no allocation can reach past a
- * table that does not exist yet.
+ * heap_cpus_init() every cache counts on a row of its own that has no room for objects.
+ *
+ * What belongs to CPUs (rows and arrays of all caches and nodes) lies in one region, PLAT_CPU_STRIDE
+ * bytes for each CPU, with the same layout in each: a CPU finds any of its parts by one addition.
  *
  * Locking: one CPU runs. Contexts: boot. */
 #include "mm_impl.h"
@@ -34,6 +35,20 @@ void *table_alloc(struct heap *h, size_t bytes)
     frame_tag_store(f, TAG(FRAME_PAGES, order));
     p = frame_address(&h->frames, f);
     memset(p, 0, PAGE_SIZE << order);
+    return p;
+}
+
+void *region_alloc(struct heap *h, size_t bytes)
+{
+    unsigned long flags = spin_lock_irqsave(&h->caches_lock);
+    void *p = NULL;
+
+    bytes = round_up(bytes, (size_t)CACHE_LINE);
+    if (h->region_used + bytes <= PLAT_CPU_STRIDE) {
+        p = h->region + h->region_used;
+        h->region_used += (u32)bytes;
+    }
+    spin_unlock_irqrestore(&h->caches_lock, flags);
     return p;
 }
 
@@ -129,7 +144,7 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     h->frames.at = heap_frame(h, 0);
     for (u64 i = 0; i < frames; i++)
         frame_tag_store(&h->frames.at[i], FRAME_RESERVED);
-    h->cpu_rows = &h->boot_cpu_row;
+    h->cpu_row = &h->boot_cpu_row;
     spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
     buddy_init(&h->buddy[0], &h->frames, &h->boot_node_row, "node0");
     ranges_add(h, r, n, home, own);
@@ -143,19 +158,18 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     struct cpu_row *rows;
 
     CHECK_VALUES(cpus >= 1 && cpus <= MAX_CPUS && h->cpus == 0, cpus, h->cpus);
-    nodes = table_alloc(h, sizeof(*nodes) * cpus);
-    rows = table_alloc(h, sizeof(*rows) * cpus);
-    if (!nodes || !rows)
+    h->region = table_alloc(h, PLAT_CPU_STRIDE * cpus);
+    if (!h->region)
         return false;
+    nodes = region_alloc(h, sizeof(*nodes));
+    rows = region_alloc(h, sizeof(*rows));
+    CHECK(nodes && rows);
     for (u32 i = 0; i < h->caches; i++)
-        if (!cache_cpus_init(h->cache[i], cpus))
-            return false;
-    nodes[0] = h->boot_node_row;
-    rows[0] = h->boot_cpu_row;
-    h->buddy[0].rows = nodes;
-    h->buddy[0].row_stride = 1;
-    h->cpu_rows = rows;
-    h->cpu_row_stride = 1;
+        CHECK_VALUES(cache_cpus_init(h->cache[i], cpus), i, h->region_used);
+    *nodes = h->boot_node_row;
+    *rows = h->boot_cpu_row;
+    h->buddy[0].row = nodes;
+    h->cpu_row = rows;
     h->cpus = cpus;
     return true;
 }

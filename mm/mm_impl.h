@@ -124,8 +124,7 @@ struct node_row { /* one node, one CPU */
 
 struct buddy {
     struct frames *frames; /* fixed */
-    struct node_row *rows; /* by CPU times row_stride; fixed once the CPUs are known */
-    unsigned row_stride;   /* 0: one row for all, while one CPU runs */
+    struct node_row *row;  /* CPU 0's, the others PLAT_CPU_STRIDE apart; one boot row at first */
 
     struct spinlock lock;
     struct list free[MAX_ORDER + 1]; /* under lock, as are the rest */
@@ -183,9 +182,9 @@ struct cache_node {
 struct kmem_cache {
     /* fixed after creation */
     struct heap *heap;
-    char *cpu_base; /* cache_cpu of CPU 0; stride 0 until the CPUs are known */
-    u32 cpu_stride;
-    u32 mode; /* enum cache_mode bits */
+    char *cpu_base; /* cache_cpu of CPU 0, the others PLAT_CPU_STRIDE apart; boot_cpu at first */
+    u32 cpu_bytes;  /* of each part, once it is in the heap's region; 0 before */
+    u32 mode;       /* enum cache_mode bits */
     enum knob_value objstate;
     u32 size;        /* usable bytes */
     u32 slot;        /* distance between objects */
@@ -209,7 +208,12 @@ struct kmem_cache {
 
 static ALWAYS_INLINE struct cache_cpu *cache_cpu(const struct kmem_cache *c, unsigned cpu)
 {
-    return (struct cache_cpu *)(void *)(c->cpu_base + (size_t)c->cpu_stride * cpu);
+    return (struct cache_cpu *)(void *)(c->cpu_base + PLAT_CPU_STRIDE * cpu);
+}
+
+static ALWAYS_INLINE struct cache_cpu *cache_cpu_mine(const struct kmem_cache *c)
+{
+    return (struct cache_cpu *)(void *)(c->cpu_base + plat_cpu_offset());
 }
 
 /* -- the heap -- */
@@ -230,9 +234,10 @@ struct heap {
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
     u32 min_partial, bounded_objects, bounded_bytes;
-    struct cpu_row *cpu_rows; /* stride 0 until the CPUs are known */
-    unsigned cpu_row_stride;
-    unsigned cpus;
+    struct cpu_row *cpu_row; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
+    unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
+    char *region;            /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
+    u32 region_used;         /* bytes of each part; under caches_lock */
     struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
 
@@ -250,9 +255,15 @@ struct heap {
     struct cpu_row boot_cpu_row;
 };
 
-static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h, unsigned cpu)
+/* The calling CPU's part of something that lies in the region. */
+static ALWAYS_INLINE void *cpu_part(void *cpu0, size_t offset)
 {
-    return h->cpu_rows[(size_t)h->cpu_row_stride * cpu].ctr;
+    return (char *)cpu0 + offset;
+}
+
+static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h)
+{
+    return ((struct cpu_row *)cpu_part(h->cpu_row, plat_cpu_offset()))->ctr;
 }
 
 /* The descriptors stand right behind the heap, so the fast path needs no pointer to them. */
@@ -314,6 +325,8 @@ NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);
 NODISCARD bool cache_register(struct heap *h, struct kmem_cache *c);
 void cache_drain_cpu(struct kmem_cache *c, unsigned cpu); /* interrupts off, own CPU */
 
+/* bytes of each CPU's part, zeroed; the address of CPU 0's. NULL: no room left. heap.c */
+void *region_alloc(struct heap *h, size_t bytes);
 /* Zeroed pages for tables that live as long as the heap; NULL on shortage. heap.c */
 void *table_alloc(struct heap *h, size_t bytes);
 void table_free(struct heap *h, void *p, size_t bytes);

@@ -75,7 +75,7 @@ bool free_pages(struct heap *h, void *block, unsigned order)
 
 static void large_count(struct heap *h, bool alloc, u64 bytes)
 {
-    u64 *ctr = heap_cpu_counters(h, plat_cpu_id());
+    u64 *ctr = heap_cpu_counters(h);
 
     plat_counter_add(&ctr[alloc ? CPU_large_alloc : CPU_large_free], 1);
     if (h->stats_large == V_stats_large_percpu) {

@@ -18,7 +18,7 @@
 
 static u64 *row(const struct kmem_cache *c)
 {
-    return cache_cpu(c, plat_cpu_id())->ctr;
+    return cache_cpu_mine(c)->ctr;
 }
 
 static void list_partial(struct kmem_cache *c, struct cache_node *n, struct frame *s)

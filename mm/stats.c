@@ -49,14 +49,14 @@ const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu)
 
     if (cpu >= MAX(h->cpus, 1u))
         return NULL;
-    return b->rows[(size_t)b->row_stride * cpu].ctr;
+    return ((struct node_row *)cpu_part(b->row, PLAT_CPU_STRIDE * cpu))->ctr;
 }
 
 const u64 *heap_cpu_row(const struct heap *h, unsigned cpu)
 {
     if (cpu >= MAX(h->cpus, 1u))
         return NULL;
-    return h->cpu_rows[(size_t)h->cpu_row_stride * cpu].ctr;
+    return ((struct cpu_row *)cpu_part(h->cpu_row, PLAT_CPU_STRIDE * cpu))->ctr;
 }
 
 unsigned heap_node_count(const struct heap *h)

@@ -33,6 +33,11 @@ static ALWAYS_INLINE unsigned plat_cpu_id(void)
     return host_cpu_id;
 }
 
+static ALWAYS_INLINE size_t plat_cpu_offset(void)
+{
+    return host_cpu_id * PLAT_CPU_STRIDE;
+}
+
 static ALWAYS_INLINE unsigned plat_cpu_count(void)
 {
     return __atomic_load_n(&host_cpu_number, __ATOMIC_ACQUIRE);

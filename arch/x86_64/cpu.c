@@ -17,6 +17,7 @@
 _Static_assert(offsetof(struct cpu_area, id) == CPU_AREA_ID, "plat_impl.h");
 _Static_assert(offsetof(struct cpu_area, preempt) == CPU_AREA_PREEMPT, "plat_impl.h");
 _Static_assert(offsetof(struct cpu_area, slot) == CPU_AREA_SLOT, "plat_impl.h");
+_Static_assert(offsetof(struct cpu_area, offset) == CPU_AREA_OFFSET, "plat_impl.h");
 _Static_assert(sizeof(struct tss) == 104, "as the CPU reads it");
 _Static_assert(sizeof(struct trap_frame) == 22 * 8, "entry.S");
 

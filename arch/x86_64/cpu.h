@@ -30,6 +30,7 @@ struct cpu_area {
     u32 id;      /* CPU_AREA_ID: the CPU's number */
     u32 preempt; /* CPU_AREA_PREEMPT: see plat_impl.h; this CPU only */
     void *slot;  /* CPU_AREA_SLOT: kernel/'s */
+    u64 offset;  /* CPU_AREA_OFFSET: id * PLAT_CPU_STRIDE */
     u32 apic_id;
     struct tss tss;
 

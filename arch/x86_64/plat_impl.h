@@ -19,6 +19,7 @@
 #define CPU_AREA_ID      0
 #define CPU_AREA_PREEMPT 4
 #define CPU_AREA_SLOT    8
+#define CPU_AREA_OFFSET  16
 
 #define PREEMPT_NOT_WANTED 0x80000000u
 
@@ -35,6 +36,11 @@ void x86_preempt_wanted(void); /* cpu.c: the slow half of plat_preempt_enable() 
 static ALWAYS_INLINE unsigned plat_cpu_id(void)
 {
     return GS_U32(CPU_AREA_ID);
+}
+
+static ALWAYS_INLINE size_t plat_cpu_offset(void)
+{
+    return *(const __attribute__((address_space(256))) size_t *)CPU_AREA_OFFSET;
 }
 
 static ALWAYS_INLINE unsigned plat_cpu_count(void)

@@ -220,6 +220,7 @@ static struct cpu_area *area_init(u8 *memory, u32 apic_id, unsigned cpu)
     struct cpu_area *a = (struct cpu_area *)memory;
 
     a->id = cpu;
+    a->offset = cpu * PLAT_CPU_STRIDE;
     a->preempt = PREEMPT_NOT_WANTED;
     a->apic_id = apic_id;
     cpu_areas[cpu] = a;
