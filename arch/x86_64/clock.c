@@ -1,11 +1,11 @@
 /* clock.c: how fast the time stamp counter runs.
  *
  * Asked of CPUID where it knows (leaf 0x15, or a hypervisor's leaf 0x40000010), else measured
- * against the PIT, the one clock whose frequency every PC agrees on. A measurement is one countdown
- * of channel 2 and has an error that can be told: the start lies between two readings around the
- * last port write, the end between the last "not yet" and the first "done". On a busy host either
- * gap can be a whole time slice, so measurements repeat until three with small gaps agree within a
- * thousandth, and their median counts; failing that within the limit, the tightest one does.
+ * against the PIT, the one clock whose frequency every PC agrees on. A measurement latches the PIT's
+ * count twice, some time apart. The latch happens within one port write, and the clock is read on
+ * both sides of it, so each reading has an error that is known: a CPU that loses its time slice in
+ * between makes that gap, and only that gap, wide. Wide readings are taken again, and the
+ * measurement with the smallest error of several counts; nothing rests on how long a loop took.
  *
  * Locking: none. Contexts: boot; clock_wait_us() any, later. */
 #include "cpu.h"
@@ -13,13 +13,15 @@
 #include "../../base/check.h"
 
 #define PIT_HZ      1193182u
-#define PIT_COUNTS  11932u /* 10 ms */
 #define PIT_CHANNEL 0x42
 #define PIT_COMMAND 0x43
 #define PIT_GATE    0x61
 
-#define SAMPLES_MAX 24u
-#define AGREEING    3u
+#define PIT_START    0xffffu
+#define PIT_APART    17895u /* counts between the two readings: 15 ms of the 55 that it counts */
+#define TRIES        64u    /* readings for one that is tight */
+#define MEASUREMENTS 16u
+#define GOOD_ERROR   4000u /* a 4000th: good enough to stop */
 
 static u64 hz;
 
@@ -28,79 +30,86 @@ u64 plat_cycles_hz(void)
     return hz;
 }
 
-struct sample {
-    u64 hz;
-    u64 error; /* cycles in which start and end may lie */
+struct reading {
+    u32 count;       /* PIT counts so far */
+    u64 cycles, gap; /* the latch fell into [cycles, cycles + gap] */
 };
 
-/* One countdown. False if the PIT does not count. */
-static bool pit_sample(struct sample *s)
+static struct reading pit_latch(void)
+{
+    struct reading r;
+
+    r.cycles = plat_cycles();
+    x86_out8(PIT_COMMAND, 0x80); /* latch channel 2 */
+    r.gap = plat_cycles() - r.cycles;
+    u32 low = x86_in8(PIT_CHANNEL);
+    r.count = PIT_START - (low | (u32)x86_in8(PIT_CHANNEL) << 8);
+    return r;
+}
+
+/* The tightest reading of a few, before the PIT gets to `until`. */
+static struct reading pit_read(u32 until)
+{
+    struct reading best = pit_latch();
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        struct reading r = pit_latch();
+
+        if (r.count < best.count || r.count > until)
+            break;
+        if (r.gap < best.gap)
+            best = r;
+    }
+    return best;
+}
+
+/* The frequency, and in *error the cycles by which it may be off. 0: disturbed beyond use. */
+static u64 hz_measure_once(u64 *error)
 {
     u8 gate = x86_in8(PIT_GATE);
+    struct reading from, to;
 
     x86_out8(PIT_GATE, (u8)((gate & ~2u) | 1)); /* gate open, speaker off */
     x86_out8(PIT_COMMAND, 0xb0);                /* channel 2, low then high byte, mode 0 */
-    x86_out8(PIT_CHANNEL, PIT_COUNTS & 0xff);
-    u64 before = plat_cycles();
-    x86_out8(PIT_CHANNEL, PIT_COUNTS >> 8);
-    u64 after = plat_cycles();
-
-    u64 last = after, now = after;
-    for (unsigned polls = 0; polls < 10000000; polls++) {
-        bool done = x86_in8(PIT_GATE) & 0x20;
-
-        now = plat_cycles();
-        if (done) {
-            x86_out8(PIT_GATE, gate);
-            s->error = (after - before) + (now - last);
-            s->hz = (last + (now - last) / 2 - before - (after - before) / 2) * PIT_HZ / PIT_COUNTS;
-            return s->hz != 0;
-        }
-        last = now;
+    x86_out8(PIT_CHANNEL, PIT_START & 0xff);
+    x86_out8(PIT_CHANNEL, PIT_START >> 8);
+    from = pit_read(PIT_APART / 4);
+    for (unsigned polls = 0; polls < 1000000; polls++) {
+        to = pit_latch();
+        if (to.count < from.count || to.count - from.count >= PIT_APART)
+            break;
     }
-    return false;
-}
+    to = pit_read(PIT_START);
+    bool wrapped = x86_in8(PIT_GATE) & 0x20; /* output high: it reached 0, counts mean nothing */
+    x86_out8(PIT_GATE, gate);
+    if (wrapped || to.count <= from.count || to.count - from.count < PIT_APART / 2)
+        return 0;
 
-static bool agree(u64 a, u64 b)
-{
-    u64 d = a > b ? a - b : b - a;
+    u64 counts = to.count - from.count;
+    u64 cycles = to.cycles + to.gap / 2 - from.cycles - from.gap / 2;
 
-    return d <= a / 1000;
-}
-
-/* Sorted by frequency: the middle of any AGREEING neighbours that agree. */
-static u64 agreed(const struct sample *sorted, unsigned n)
-{
-    for (unsigned i = 0; i + AGREEING <= n; i++)
-        if (agree(sorted[i].hz, sorted[i + AGREEING - 1].hz))
-            return sorted[i + AGREEING / 2].hz;
-    return 0;
+    *error = (from.gap + to.gap) / 2 * PIT_HZ / counts + cycles * PIT_HZ / counts / counts;
+    return cycles * PIT_HZ / counts;
 }
 
 static u64 hz_measured(void)
 {
-    struct sample kept[SAMPLES_MAX], tightest = {.error = ~(u64)0};
-    unsigned n = 0;
+    u64 best = 0, best_error = ~(u64)0;
 
-    for (unsigned i = 0; i < SAMPLES_MAX; i++) {
-        struct sample s;
+    for (unsigned i = 0; i < MEASUREMENTS; i++) {
+        u64 error, found = hz_measure_once(&error);
 
-        if (!pit_sample(&s))
-            PANIC(PANIC_boot,
-                  "the PIT does not count, and CPUID does not tell the clock's frequency", i, 0);
-        if (s.error < tightest.error)
-            tightest = s;
-        if (s.error > s.hz / 10000) /* a hundredth of the countdown */
-            continue;
-        unsigned at = n++;
-        for (; at > 0 && kept[at - 1].hz > s.hz; at--)
-            kept[at] = kept[at - 1];
-        kept[at] = s;
-        u64 found = agreed(kept, n);
-        if (found)
-            return found;
+        if (found && error < best_error) {
+            best = found;
+            best_error = error;
+        }
+        if (best && best_error <= best / GOOD_ERROR)
+            break;
     }
-    return tightest.hz;
+    if (!best)
+        PANIC(PANIC_boot, "the PIT does not count, and CPUID does not tell the clock's frequency",
+              MEASUREMENTS, 0);
+    return best;
 }
 
 static u64 hz_from_cpuid(void)
