@@ -159,6 +159,13 @@ def test_cpus_that_take_turns(rates, ok):
     assert ("reason" in found) is not ok
 
 
+@pytest.mark.parametrize("knob, value", [("overcommit", "1"), ("kbench.ops", "20000")])
+def test_where_turns_are_all_there_can_be_the_probe_is_not_judged(knob, value):
+    assert digest.parallel(probes(0, 0), {"overcommit": "0", "kbench.ops": "0"})["ok"] is False
+    found = digest.parallel(probes(0, 0), {"overcommit": "0", "kbench.ops": "0", knob: value})
+    assert found["ok"] is None and "reason" not in found
+
+
 def test_one_cpu_has_no_probe():
     assert digest.parallel([{"name": "parallel", "when": "", "ok": True, "values": {"cpus": 1}}]) is None
     assert digest.parallel([]) is None
