@@ -1,12 +1,13 @@
-/* lab.c: the laboratory session of one boot, the same on both platforms: hello, schema, names, self-check, tests,
- * self-check, bye.
+/* lab.c: the laboratory session of one boot, the same on both platforms: hello, schema, names,
+ * self-check, tests, self-check, bye.
  *
- * Rounds are the outer loop and tests the inner one: a machine that slows down in the course of a boot then slows
- * every test alike. Whether the CPUs were really parallel is probed before, after each test, and after.
+ * Rounds are the outer loop and tests the inner one: a machine that slows down in the course of a
+ * boot then slows every test alike. Whether the CPUs were really parallel is probed before, after
+ * each test, and after.
  *
- * The first thing that goes wrong ends the session, with a bye that says what; a structure found broken stops the
- * machine at once. Only a bye "ok" says that all went well. Refused arguments are said in hello, and nothing else
- * is done.
+ * The first thing that goes wrong ends the session, with a bye that says what; a structure found
+ * broken stops the machine at once. Only a bye "ok" says that all went well. Refused arguments are
+ * said in hello, and nothing else is done.
  *
  * Deliberately not here: anything that is measured (bench/), or how records look (telemetry/).
  *
@@ -224,6 +225,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
     bool fine;
 
     telemetry_hello(info);
+    telemetry_flush(); /* whatever happens from here on, it is known whose boot this is */
     if (!known || knob_refused.count)
         return refuse();
     provoke_at(PROVOKE_LAB);

@@ -1,10 +1,11 @@
-/* probe.c: were the CPUs really parallel? A guest cannot see that its vCPUs share one host CPU, or that a neighbour
- * took one away; but its contention figures then mean nothing.
+/* probe.c: were the CPUs really parallel? A guest cannot see that its vCPUs share one host CPU, or
+ * that a neighbour took one away; but its contention figures then mean nothing.
  *
- * The idea: two CPUs throw a cache line to and fro for 5 ms. Running at once they manage a round trip in some
- * hundred nanoseconds; taking turns on one host CPU, one in each of the host's time slices: a factor of a thousand
- * and more, which no threshold can miss. The first and the last CPU play, as solo tests run on the last. No pause
- * instruction in the loop: under TCG it leaves the translated code, and that is what would be measured.
+ * The idea: two CPUs throw a cache line to and fro for 5 ms. Running at once they manage a round
+ * trip in some hundred nanoseconds; taking turns on one host CPU, one in each of the host's time
+ * slices: a factor of a thousand and more, which no threshold can miss. The first and the last CPU
+ * play, as solo tests run on the last. No pause instruction in the loop: under TCG it leaves the
+ * translated code, and that is what would be measured.
  *
  * The figure is only reported; what is too little is decided by whoever reads it.
  *
@@ -22,8 +23,8 @@ static struct {
     u64 until;
 } probe;
 
-/* Waits for the ball to be where it should; false: time is up. Only CPU 0 looks at the clock, so the game is as
- * long as it says even if the other came late. */
+/* Waits for the ball to be where it should; false: time is up. Only CPU 0 looks at the clock, so
+ * the game is as long as it says even if the other came late. */
 static bool wait_for(u32 where, bool timekeeper)
 {
     for (unsigned spins = 1;; spins++) {

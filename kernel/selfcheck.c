@@ -1,15 +1,18 @@
-/* selfcheck.c: does the allocator do what it should, under the knobs of this boot? It runs before and after the
- * measurements of every boot, so that no figure comes from an allocator that is broken under just those knobs.
+/* selfcheck.c: does the allocator do what it should, under the knobs of this boot? It runs before
+ * and after the measurements of every boot, so that no figure comes from an allocator that is
+ * broken under just those knobs.
  *
- * What it does: on every CPU at once, batches of each class that overflow every array, filled with a pattern of
- * their own and read back before they are freed; data carried through krealloc; edges of the interface; a typed
- * cache's whole life; fill patterns as configured; and exactly one planted double free on each path on which this
- * boot's knobs can see one. It leaves as many objects in use as it found.
+ * What it does: on every CPU at once, batches of each class that overflow every array, filled with
+ * a pattern of their own and read back before they are freed; data carried through krealloc; edges
+ * of the interface; a typed cache's whole life; fill patterns as configured; and exactly one
+ * planted double free on each path on which this boot's knobs can see one. It leaves as many
+ * objects in use as it found.
  *
- * What it does not do: prove the balance law or walk the structures (heap_validate, called beside it by lab.c), or
- * stress races (the hosted tests do).
+ * What it does not do: prove the balance law or walk the structures (heap_validate, called beside
+ * it by lab.c), or stress races (the hosted tests do).
  *
- * Locking: none; the first failure is claimed by compare-and-swap. Contexts: thread on CPU 0, parts on all CPUs. */
+ * Locking: none; the first failure is claimed by compare-and-swap. Contexts: thread on CPU 0, parts
+ * on all CPUs. */
 #include "selfcheck.h"
 #include "kernel.h"
 #include "telemetry/telemetry.h"
@@ -76,7 +79,8 @@ static bool filled(const u8 *p, size_t size, unsigned cpu, unsigned i)
     return true;
 }
 
-/* Enough to overflow the CPU's array twice, as far as memory allows: an eighth of it for all CPUs together. */
+/* Enough to overflow the CPU's array twice, as far as memory allows: an eighth of it for all CPUs
+ * together. */
 static unsigned batch_size(const struct kmem_cache *c)
 {
     u64 node[NR_NODE_COUNTERS] = {0};
@@ -331,7 +335,8 @@ UNCHECKED static u8 swap_byte(volatile u8 *p, u8 value)
     return before;
 }
 
-/* A word behind the object is written over: the free must notice, and take the object once it is mended. */
+/* A word behind the object is written over: the free must notice, and take the object once it is
+ * mended. */
 static void check_redzone(size_t size)
 {
     u8 *p = allocated(size), before;

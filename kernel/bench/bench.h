@@ -1,11 +1,12 @@
 /* bench.h: the door of kernel/bench/: what a workload is, and how one round of it is run.
  *
- * A workload is one function that runs on each of its CPUs, between bench_start() and bench_stop(), for a stated
- * time or (kbench.ops) a stated number of operations. It claims how often it called the allocator; run.c compares
- * that with what the allocator counted, so a workload that does not do what it says cannot be measured.
+ * A workload is one function that runs on each of its CPUs, between bench_start() and bench_stop(),
+ * for a stated time or (kbench.ops) a stated number of operations. It claims how often it called
+ * the allocator; run.c compares that with what the allocator counted, so a workload that does not
+ * do what it says cannot be measured.
  *
- * To add one: a file with a run function, a line in tests.c, a name in configure.py. The function allocates
- * nothing that it does not claim, prints nothing and takes no lock of its own.
+ * To add one: a file with a run function, a line in tests.c, a name in configure.py. The function
+ * allocates nothing that it does not claim, prints nothing and takes no lock of its own.
  *
  * Locking: none; each CPU writes its own struct bench_cpu. Contexts: thread. */
 #ifndef KERNEL_BENCH_H
@@ -13,8 +14,8 @@
 
 #include "../kernel.h"
 
-/* Operations between two looks at the clock: a look costs a few operations at worst, so it is lost among 64; and
- * 64 of the slowest operations are still far less than a round. */
+/* Operations between two looks at the clock: a look costs a few operations at worst, so it is lost
+ * among 64; and 64 of the slowest operations are still far less than a round. */
 #define BENCH_BATCH 64u
 
 struct bench_round;
@@ -58,14 +59,15 @@ const char *bench_skip_reason(const struct bench_test *test);
 NODISCARD bool bench_check_patterns(const char *patterns, struct knob_refusals *r);
 u64 bench_mask(const struct bench_test *test); /* the CPUs it runs on */
 
-/* Runs one round, warm-up included, and reports it. False: why (a literal) says what was wrong. run.c */
+/* Runs one round, warm-up included, and reports it. False: why (a literal) says what was wrong.
+ * run.c */
 NODISCARD bool bench_round_run(unsigned test, u64 round, const char **why);
 
 /* The workloads. */
 void malloc_run(const struct bench_test *test, struct bench_round *round, struct bench_cpu *me);
 void yield_run(const struct bench_test *test, struct bench_round *round, struct bench_cpu *me);
 
-/* -- what a workload's loop is made of ------------------------------------------------------------------- */
+/* -- what a workload's loop is made of -- */
 
 /* Waits for the other CPUs of the round; all start at the same tick of the clock. */
 void bench_start(struct bench_round *round, struct bench_cpu *me);
@@ -76,7 +78,8 @@ static ALWAYS_INLINE u64 bench_batch(const struct bench_round *round)
     return round->ops ? round->ops : BENCH_BATCH;
 }
 
-/* Notes that the batch was done; true if there is time for another. Reads no clock under kbench.ops. */
+/* Notes that the batch was done; true if there is time for another. Reads no clock under
+ * kbench.ops. */
 static ALWAYS_INLINE bool bench_more(const struct bench_round *round, struct bench_cpu *me)
 {
     me->operations += bench_batch(round);

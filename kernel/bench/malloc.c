@@ -1,9 +1,10 @@
-/* malloc.c: malloc/<bytes>/solo and malloc/<bytes>/all-cpus: kmalloc, write, kfree, over and over. One operation is
- * one allocation and its free.
+/* malloc.c: malloc/<bytes>/solo and malloc/<bytes>/all-cpus: kmalloc, write, kfree, over and over.
+ * One operation is one allocation and its free.
  *
- * Every object is written to, since a block that nobody touches says nothing of where its memory is; but only one
- * word in each of its first four cache lines. That is the same few instructions in every arm and for every size
- * from 256 bytes up: writing 64 KiB out would measure memory bandwidth instead of the allocator.
+ * Every object is written to, since a block that nobody touches says nothing of where its memory
+ * is; but only one word in each of its first four cache lines. That is the same few instructions in
+ * every arm and for every size from 256 bytes up: writing 64 KiB out would measure memory bandwidth
+ * instead of the allocator.
  *
  * Locking: none. Contexts: thread. */
 #include "bench.h"

@@ -1,12 +1,12 @@
 /* run.c: one round of one workload: rest, warm-up, the timed section, and the books.
  *
- * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which fills the
- * CPU's caches and the allocator's arrays; then the full sample and the begin record are made and have left, so
- * that the timed section starts with empty rings; then the timed section. What the allocator counted in between
- * must be what the workload claims, call for call.
+ * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
+ * fills the CPU's caches and the allocator's arrays; then the full sample and the begin record are
+ * made and have left, so that the timed section starts with empty rings; then the timed section.
+ * What the allocator counted in between must be what the workload claims, call for call.
  *
- * Under kbench.ops no clock is read between start and end, and tick and samples are off: under icount a round
- * then repeats to the instruction.
+ * Under kbench.ops no clock is read between start and end, and tick and samples are off: under
+ * icount a round then repeats to the instruction.
  *
  * Locking: none. Contexts: thread on CPU 0; the parts run on the CPUs of the round. */
 #include "bench.h"
@@ -103,7 +103,8 @@ static void count_costs(bool after)
     }
 }
 
-/* Under kbench.ops nothing but the workload runs in the round: no tick, so nothing may sleep meanwhile. */
+/* Under kbench.ops nothing but the workload runs in the round: no tick, so nothing may sleep
+ * meanwhile. */
 static void tick_stop(bool stop)
 {
     if (knobs.kbench_ops && kernel_hooks.quiet)

@@ -1,4 +1,5 @@
-/* tests.c: the table of all workloads, and which of them tests= chooses. A test's id is its place here.
+/* tests.c: the table of all workloads, and which of them tests= chooses. A test's id is its place
+ * here.
  *
  * Locking: none, constant. Contexts: any. */
 #include "bench.h"

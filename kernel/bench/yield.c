@@ -1,5 +1,5 @@
-/* yield.c: yield/solo: what it costs to offer the CPU to others when there are none. It stands beside the
- * allocator's tests to show that a gain there is not paid for elsewhere.
+/* yield.c: yield/solo: what it costs to offer the CPU to others when there are none. It stands
+ * beside the allocator's tests to show that a gain there is not paid for elsewhere.
  *
  * Locking: the run queue's, inside the hook. Contexts: thread, on a machine with a scheduler. */
 #include "bench.h"

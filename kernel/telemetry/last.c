@@ -1,15 +1,18 @@
-/* last.c: the last words of a boot that does not end as it should: a panic's record, or an early bye.
+/* last.c: the last words of a boot that does not end as it should: a panic's record, or an early
+ * bye.
  *
- * The idea: whoever held the port or a ring may never run again, so nothing is asked and nothing is waited for
- * (an early bye gives a drain on another CPU ten milliseconds to finish its frame). The port is simply taken:
- * telemetry is made inactive, which stops everybody else before their next byte, and bytes are offered by
- * polling. A frame that was partly out is begun anew after a zero, so that its torn half costs the reader one
- * damaged segment and no record. What the rings hold follows a panic's record, and precedes an early bye.
+ * The idea: whoever held the port or a ring may never run again, so nothing is asked and nothing is
+ * waited for (an early bye gives a drain on another CPU ten milliseconds to finish its frame). The
+ * port is simply taken: telemetry is made inactive, which stops everybody else before their next
+ * byte, and bytes are offered by polling. A frame that was partly out is begun anew after a zero,
+ * so that its torn half costs the reader one damaged segment and no record. What the rings hold
+ * follows a panic's record, and precedes an early bye.
  *
- * Deliberately not here: stopping the other CPUs, printing, ending the machine. Those are the callers'.
+ * Deliberately not here: stopping the other CPUs, printing, ending the machine. Those are the
+ * callers'.
  *
- * Locking: none taken, on purpose. Contexts: any; telemetry_panic() also NMI and before telemetry_init(). Static
- * buffers: the callers see to it that only one CPU comes here. */
+ * Locking: none taken, on purpose. Contexts: any; telemetry_panic() also NMI and before
+ * telemetry_init(). Static buffers: the callers see to it that only one CPU comes here. */
 #include "telemetry_impl.h"
 #include "../../base/string.h"
 
@@ -101,7 +104,8 @@ void telemetry_emergency_bye(const char *outcome, const char *reason)
     struct cbor c;
     bool ours = false;
 
-    /* Inactive with rings: the last word was said. Inactive without: the boot ended before telemetry began. */
+    /* Inactive with rings: the last word was said. Inactive without: the boot ended before
+     * telemetry began. */
     if (!__atomic_exchange_n(&telemetry.active, false, __ATOMIC_SEQ_CST) && telemetry.cpus)
         return;
     while (!ours && plat_cycles() < neighbour)

@@ -1,12 +1,14 @@
 /* records.c: the records of the boot's own stream, one function each, and events.
  *
- * The boot's stream has one writer, the lab thread, and must not lose anything: it carries what the others refer
- * to, and the results. So its records wait for room, draining meanwhile; only a port that takes nothing for two
- * seconds makes them give up, and then the loss is counted like any other.
+ * The boot's stream has one writer, the lab thread, and must not lose anything: it carries what the
+ * others refer to, and the results. So its records wait for room, draining meanwhile; only a port
+ * that takes nothing for two seconds makes them give up, and then the loss is counted like any
+ * other.
  *
  * Events come from anywhere, so they go into their CPU's stream and are dropped when it is full.
  *
- * Locking: none for the boot's stream (one writer); a CPU's ring by its try-flag with interrupts off.
+ * Locking: none for the boot's stream (one writer); a CPU's ring by its try-flag with interrupts
+ * off.
  * Contexts: thread on CPU 0; telemetry_event() and telemetry_tick() as telemetry.h says. */
 #include "telemetry_impl.h"
 #include "version.h"
@@ -514,8 +516,9 @@ u64 telemetry_cpu_value(unsigned cpu, enum cpu_counter counter)
     }
 }
 
-/* Inside a timed section nothing is moved for the first second, unless a ring fills: a usual round is shorter, and
- * so pays for making records but not for sending them. A longer one sends a little at a time. */
+/* Inside a timed section nothing is moved for the first second, unless a ring fills: a usual round
+ * is shorter, and so pays for making records but not for sending them. A longer one sends a little
+ * at a time. */
 static void tick_drain(u64 now)
 {
     bool timed = __atomic_load_n(&telemetry.timed, __ATOMIC_RELAXED);

@@ -1,16 +1,18 @@
 /* ring.c: rings of whole frames, one a stream, and the drain that empties them into the port.
  *
- * The idea: two CPUs never share a frame. A record is made in its ring's own buffers (payload, then the frame on
- * the wire) and copied into the ring as one piece; only then is head moved, so the drain sees whole frames only.
- * Room is looked for before a record is begun, for the longest one there can be: once begun it cannot fail, so a
- * sampler may note values as sent while it writes them. Without room the record is dropped and counted with its
- * time; the next one that finds room is preceded by a `lost` record that tells of it.
+ * The idea: two CPUs never share a frame. A record is made in its ring's own buffers (payload, then
+ * the frame on the wire) and copied into the ring as one piece; only then is head moved, so the
+ * drain sees whole frames only. Room is looked for before a record is begun, for the longest one
+ * there can be: once begun it cannot fail, so a sampler may note values as sent while it writes
+ * them. Without room the record is dropped and counted with its time; the next one that finds room
+ * is preceded by a `lost` record that tells of it.
  *
  * What it does not do: wait (records.c does, for the boot's stream), or know what a record means.
  *
- * Locking: no spinlocks. ring.busy: a try-flag for the producers of a CPU's ring. On metal those are this CPU with
- * interrupts off, so it is never found taken; on the host the timer thread and the CPU's own thread may meet, and
- * the latter spins for the length of a record. drain.busy: a try-flag; whoever finds it taken goes on.
+ * Locking: no spinlocks. ring.busy: a try-flag for the producers of a CPU's ring. On metal those
+ * are this CPU with interrupts off, so it is never found taken; on the host the timer thread and
+ * the CPU's own thread may meet, and the latter spins for the length of a record. drain.busy: a
+ * try-flag; whoever finds it taken goes on.
  * Contexts: thread, interrupt, the host's timer thread; never NMI. */
 #include "telemetry_impl.h"
 #include "../../base/crc32.h"
@@ -225,8 +227,8 @@ static size_t drain_frame(struct ring *r, size_t budget)
     return moved;
 }
 
-/* The frame in the middle of which the last call stopped, else the boot's stream (it names what the others refer
- * to), else the CPUs' in turn. */
+/* The frame in the middle of which the last call stopped, else the boot's stream (it names what the
+ * others refer to), else the CPUs' in turn. */
 static struct ring *drain_choose(struct drain *d)
 {
     if (d->current)
@@ -283,8 +285,8 @@ bool telemetry_line_take(void)
 
     if (__atomic_exchange_n(&d->busy, 1, __ATOMIC_SEQ_CST))
         return false;
-    /* A frame that is half out is finished first; a port that takes nothing for a tenth of a second is given up on,
-     * and the frame then counts as damaged. */
+    /* A frame that is half out is finished first; a port that takes nothing for a tenth of a second
+     * is given up on, and the frame then counts as damaged. */
     while (d->current && plat_cycles() - from < plat_cycles_hz() / 10) {
         drain_frame(d->current, SIZE_MAX);
         if (!d->current->sent)

@@ -1,20 +1,21 @@
 /* sample.c: what has changed, said as often and at such length as the byte budget allows.
  *
- * The idea: for each value there is a note of what was last sent (`sent`). A sample is a list of rows with the
- * values that differ from their note, absolute, so a lost sample costs resolution and nothing else. Two sets of
- * notes are kept: one for the ticks' samples in the CPUs' streams, one for the full samples in the boot's stream,
- * so that the boot's stream by itself tells what happened between two full samples.
+ * The idea: for each value there is a note of what was last sent (`sent`). A sample is a list of
+ * rows with the values that differ from their note, absolute, so a lost sample costs resolution and
+ * nothing else. Two sets of notes are kept: one for the ticks' samples in the CPUs' streams, one
+ * for the full samples in the boot's stream, so that the boot's stream by itself tells what
+ * happened between two full samples.
  *
- * A tick's sample is cut to what the CPU's token bucket holds. Rows are visited in two passes: counters that feed
- * a panel first (locks, then caches, nodes), then the rest; a pass that ran out of room resumes where it stopped.
- * Between timed sections a few more rows are repeated whole each time, so that a reader who came late, or lost
- * something, is whole again after some seconds.
+ * A tick's sample is cut to what the CPU's token bucket holds. Rows are visited in two passes:
+ * counters that feed a panel first (locks, then caches, nodes), then the rest; a pass that ran out
+ * of room resumes where it stopped. Between timed sections a few more rows are repeated whole each
+ * time, so that a reader who came late, or lost something, is whole again after some seconds.
  *
  * Deliberately not here: rates, differences, sums over CPUs. That is the reader's work.
  *
- * Who writes the notes: of a CPU's own row and of its bucket, whoever entered that CPU's ring; of all other rows,
- * whoever entered CPU 0's; those of full samples, the lab thread. The counters themselves are read with relaxed
- * loads while their CPUs go on counting.
+ * Who writes the notes: of a CPU's own row and of its bucket, whoever entered that CPU's ring; of
+ * all other rows, whoever entered CPU 0's; those of full samples, the lab thread. The counters
+ * themselves are read with relaxed loads while their CPUs go on counting.
  * Locking: none taken. Contexts: see telemetry.h. */
 #include "telemetry_impl.h"
 #include "../../base/string.h"
@@ -230,8 +231,8 @@ static bool row_write(struct rows *rows, const struct row *row, const u8 *id, co
     return true;
 }
 
-/* Writes the values of *list that changed (all: those that are not zero, too), as many as there is room for.
- * False if some had to be left. */
+/* Writes the values of *list that changed (all: those that are not zero, too), as many as there is
+ * room for. False if some had to be left. */
 static bool row_emit(struct rows *rows, struct row *row, const struct list *list, bool all)
 {
     u64 value[ROW_MAX];
@@ -294,8 +295,8 @@ static void emit_refresh(struct rows *rows)
     }
 }
 
-/* Bytes a second that a CPU may send: a quarter of the budget is shared evenly for the CPUs' own rows, the rest is
- * CPU 0's, who sends everything else. */
+/* Bytes a second that a CPU may send: a quarter of the budget is shared evenly for the CPUs' own
+ * rows, the rest is CPU 0's, who sends everything else. */
 static u64 byte_rate(unsigned cpu, bool timed)
 {
     u64 rate = timed ? knobs.telemetry_budget / 10 : knobs.telemetry_budget;

@@ -29,8 +29,8 @@ enum record_type {
 /* Delimiter, COBS of payload and CRC, delimiter. */
 #define FRAME_MAX(payload) (COBS_MAX((payload) + 4u) + 2u)
 
-/* One stream. Frames lie in `frames` one after the other, each after its length in two bytes; head and tail run
- * freely and are taken modulo the size. */
+/* One stream. Frames lie in `frames` one after the other, each after its length in two bytes; head
+ * and tail run freely and are taken modulo the size. */
 struct ring {
     /* fixed after init */
     u8 *frames, *payload, *wire;
@@ -80,11 +80,12 @@ bool ring_try_enter(struct ring *r);
 void ring_leave(struct ring *r);
 bool ring_has_room(const struct ring *r); /* for the longest record; producer */
 bool ring_empty(const struct ring *r);
-/* Starts a record in the ring's own buffer and returns where its body goes; NULL if there is no room: the record
- * is counted as lost. First tells of earlier losses, if there is room for both. Producer. */
+/* Starts a record in the ring's own buffer and returns where its body goes; NULL if there is no
+ * room: the record is counted as lost. First tells of earlier losses, if there is room for both.
+ * Producer. */
 struct cbor *record_begin(struct ring *r, enum record_type type, unsigned part, unsigned parts);
-/* Ends it and puts it into the ring, where room is certain. Returns the frame's length. A body that overflowed is
- * a mistake of its writer: a CHECK. */
+/* Ends it and puts it into the ring, where room is certain. Returns the frame's length. A body that
+ * overflowed is a mistake of its writer: a CHECK. */
 size_t record_end(struct ring *r);
 /* The same into wire[] of FRAME_MAX(payload) bytes, for the last words, which use no ring. */
 size_t frame_encode(u8 *wire, size_t size, u8 *payload, size_t n);

@@ -1,11 +1,12 @@
-/* test_telemetry.c: rings, the drain, losses, samples and last words, read back from the bytes that left. */
+/* test_telemetry.c: rings, the drain, losses, samples and last words, read back from the bytes that
+ * left. */
 #include <fcntl.h>
 #include <sys/socket.h>
 
 #include "heap_fixture.h"
 #include "wire_reader.h"
 
-/* -- set-up ------------------------------------------------------------------------------------------------ */
+/* -- set-up -- */
 
 #define CPUS_MAX 4u
 
@@ -49,7 +50,7 @@ static void send_all(void)
     }
 }
 
-/* -- rings and the drain ----------------------------------------------------------------------------------- */
+/* -- rings and the drain -- */
 
 TEST(events_come_out_as_they_went_in)
 {
@@ -160,7 +161,7 @@ TEST(a_port_that_is_full_stops_the_drain_and_nothing_else)
     lab_delete();
 }
 
-/* -- the boot's records ------------------------------------------------------------------------------------ */
+/* -- the boot's records -- */
 
 TEST(hello_schema_and_names_come_whole)
 {
@@ -227,7 +228,7 @@ TEST(a_bye_counts_what_was_sent)
     lab_delete();
 }
 
-/* -- samples ----------------------------------------------------------------------------------------------- */
+/* -- samples -- */
 
 static u64 cache_counter(unsigned id, unsigned cpu, enum cache_counter i)
 {
@@ -360,7 +361,7 @@ TEST(timed_sections_are_sampled_seldom_and_send_nothing_at_first)
     lab_delete();
 }
 
-/* -- many at once ------------------------------------------------------------------------------------------ */
+/* -- many at once -- */
 
 static unsigned busy_cpus; /* atomic */
 
@@ -410,7 +411,7 @@ TEST(samples_and_events_of_many_cpus_never_mix)
     lab_delete();
 }
 
-/* -- last words -------------------------------------------------------------------------------------------- */
+/* -- last words -- */
 
 static void expect_early_bye(unsigned events)
 {

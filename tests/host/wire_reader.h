@@ -1,6 +1,6 @@
-/* wire_reader.h: a reader of telemetry bytes for test_telemetry.c, written from docs/PROTOCOL.md and sharing nothing
- * with the writer but COBS and CRC: zero-delimited blocks, then just enough CBOR. Records land in got[], the values
- * of samples in seen[] by (scope, instance, cpu, id).
+/* wire_reader.h: a reader of telemetry bytes for test_telemetry.c, written from docs/PROTOCOL.md
+ * and sharing nothing with the writer but COBS and CRC: zero-delimited blocks, then just enough
+ * CBOR. Records land in got[], the values of samples in seen[] by (scope, instance, cpu, id).
  *
  * The port is one end of a socket pair, so that the tests decide how much it takes. */
 #ifndef TESTS_HOST_WIRE_READER_H
@@ -16,7 +16,7 @@
 #define SEEN_MAX    4096u
 #define WIRE_MAX    (1u << 20)
 
-/* -- the port ---------------------------------------------------------------------------------------------- */
+/* -- the port -- */
 
 static int port[2]; /* [0]: ours, [1]: the kernel's */
 static u8 wire[WIRE_MAX];
@@ -35,7 +35,7 @@ static void port_read(size_t at_most)
     }
 }
 
-/* -- the reader -------------------------------------------------------------------------------------------- */
+/* -- the reader -- */
 
 struct record {
     u64 type, stream, sequence, time, part, parts;
@@ -229,7 +229,8 @@ static const struct record *last_of(u64 type)
     return NULL;
 }
 
-/* In each stream: no sequence number twice, none missing but those that `lost` records tell of, time in order. */
+/* In each stream: no sequence number twice, none missing but those that `lost` records tell of,
+ * time in order. */
 static void expect_streams_whole(u64 lost)
 {
     u64 missing = 0;
