@@ -37,7 +37,7 @@ void telemetry_drain(size_t bytes);
 void telemetry_flush(void);
 
 /* -- records of the boot's own stream: lab thread on CPU 0, outside timed sections; they wait for
- * room ---- */
+ * room -- */
 
 void telemetry_hello(const struct bootinfo *info);
 void telemetry_schema(void);
