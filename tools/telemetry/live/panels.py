@@ -152,6 +152,10 @@ class Panel:
         decimals = 0 if top >= 0.05 else 1 if top >= 0.005 else 2
         self.axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
 
+    def now_line(self) -> None:
+        """Where the boot's clock is, so that a quiet boot can be told from one that has stopped."""
+        self.now = self.animate(self.axes.axvline(-1, color="#bbbbbb", linewidth=1, zorder=0))
+
     def lost_spans(self, boot) -> tuple:
         return tuple((bucket * WIDTH, WIDTH) for bucket in sorted(boot.timeline.lost))
 
@@ -176,12 +180,13 @@ class CpuLines(Panel):
         top = self.top or step_up(max(most, 0.01))
         decor = ("lines", tuple(lines), min(1.0, top), window(boot))
         content = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in lines.items())
-        return decor, (content, self.lost_spans(boot))
+        return decor, (content, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
         if decor[0] != "lines":
             self.say("waiting for the first boot" if decor[0] == "wait" else self.empty)
             return
+        self.now_line()
         _, cpus, top, limits = decor
         self.lines = {}
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
@@ -206,7 +211,8 @@ class CpuLines(Panel):
     def fill(self, content):
         if not content:
             return
-        lines, spans = content
+        lines, spans, now = content
+        self.now.set_xdata([now, now])
         self.spans.set_verts([[(x, -1), (x, 2), (x + w, 2), (x + w, -1)] for x, w in spans])
         for cpu, x, y in lines:
             self.lines[cpu].set_data(x, nan(y))
@@ -223,7 +229,10 @@ class Contention(CpuLines):
         boot = state.current
         waits = {cpu: line for cpu in decor[1] if (line := boot.waiting(cpu))[0]}
         waits = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in waits.items())
-        return (*decor, bool(waits)), (*content, waits)
+        longest = max((v for _, _, values in waits for v in values if v is not None), default=0)
+        kind, cpus, top, limits = decor
+        top = max(top, min(1.0, step_up(max(longest, 0.01))))
+        return (kind, cpus, top, limits, bool(waits)), (*content, waits)
 
     def lines_of(self, boot, cpu):
         return boot.contention(cpu)
@@ -239,8 +248,8 @@ class Contention(CpuLines):
             self.waits[cpu] = self.animate(dotted)
 
     def fill(self, content):
-        super().fill(content[:2])
-        for cpu, x, y in content[2] if content else ():
+        super().fill(content[:3])
+        for cpu, x, y in content[3] if content else ():
             self.waits[cpu].set_data(x, nan(y))
 
 
@@ -269,7 +278,8 @@ class Locks(Panel):
         if not locks:
             return ("empty",), ()
         decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks), shorten(boot.window or "boot", 22))
-        return decor, tuple(self._figures(lock, boot.hz) for lock in locks)
+        seconds = f"in {max(0.0, boot.now - boot.window_began):.1f} s"
+        return decor, (seconds, tuple(self._figures(lock, boot.hz) for lock in locks))
 
     @staticmethod
     def _figures(lock, hz) -> tuple:
@@ -299,9 +309,15 @@ class Locks(Panel):
         self.axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         self.axes.grid(False, axis="y")
         self.axes.set_xlabel(f"contended since {since} began", labelpad=2)
+        self.seconds = self.animate(self.axes.text(1, 1.025, "", transform=self.axes.transAxes, ha="right",
+                                                   fontsize=7.5))
 
     def fill(self, content):
-        for bar, text, (share, said) in zip(self.bars, self.texts, content) if content else ():
+        if not content:
+            return
+        seconds, figures = content
+        self.seconds.set_text(seconds)
+        for bar, text, (share, said) in zip(self.bars, self.texts, figures):
             bar.set_width(share)
             text.set_text(said)
 
@@ -322,13 +338,14 @@ class Series(Panel):
         most = max((v for _, _, values in lines for v in values if v is not None), default=0)
         decor = ("lines", tuple(label for label, _, _ in lines), step_up(most), window(boot))
         content = tuple((tuple(x), tuple(y)) for _, x, y in lines)
-        return decor, (content, self.lost_spans(boot))
+        return decor, (content, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
         if decor[0] != "lines":
             self.say("waiting for the first boot" if decor[0] == "wait" else "no sample yet")
             return
         _, labels, top, limits = decor
+        self.now_line()
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
                                                   linewidth=max(1.0, 3.4 - 0.6 * place))[0])
@@ -342,7 +359,8 @@ class Series(Panel):
     def fill(self, content):
         if not content:
             return
-        lines, spans = content
+        lines, spans, now = content
+        self.now.set_xdata([now, now])
         top = self.axes.get_ylim()[1]
         self.spans.set_verts([[(x, 0), (x, top), (x + w, top), (x + w, 0)] for x, w in spans])
         for line, (x, y) in zip(self.lines, lines):
@@ -447,7 +465,7 @@ class Over(Panel):
 
 
 class Medians(Panel):
-    """Every boot a dot, and a bar at the arm's median: grows pair by pair."""
+    """Every boot a dot, and a bar at the arm's median: grows pair by pair. Of a boot by itself, its rounds."""
 
     name, title = "medians", "Medians"
 
@@ -465,15 +483,15 @@ class Medians(Panel):
         arms = tuple(sorted({arm for _, arm, _ in dots}))
         unit = state.units.get(tests[0], "") or "ns/op"
         decor = ("dots", arms, tuple(arm_colour(state, arm) for arm in arms),
-                 tuple(shorten(test, 21) for test in tests), limits, unit)
+                 tuple(shorten(test, 21) for test in tests), limits, unit, state.alone)
         return decor, tuple(dots)
 
     def dress(self, decor):
         if decor[0] == "empty":
             self.say("waiting for the first boot" if decor[1] else "no result yet: the first round runs")
             return
-        _, arms, colours, tests, limits, unit = decor
-        self.axes.set_title(f"Medians, {unit}", pad=5)
+        _, arms, colours, tests, limits, unit, rounds = decor
+        self.axes.set_title(f"{'Rounds' if rounds else 'Medians'}, {unit}", pad=5)
         self.axes.set_xscale("log")
         self.axes.set_xlim(10 ** limits[0], 10 ** limits[1])
         marks = self._marks(limits)

@@ -190,7 +190,8 @@ class BootState:
         self.outcome = ""  # bye's or "panic"
         self.records = self.lost = self.damaged = 0
         self.now = 0.0  # seconds since the first record
-        self.window = ""  # since when the lock panel counts
+        self.window = ""  # the test since whose beginning the lock panel counts, and when that was
+        self.window_began = 0.0
         self._start: int | None = None
         self._values: dict[tuple, tuple[int, int]] = {}
         self._lost_since: float | None = None
@@ -259,6 +260,7 @@ class BootState:
 
     def _new_test(self, name: str) -> None:
         self.test = self.window = name
+        self.window_began = self.now
         for lock in self.locks.values():
             lock.before += lock.taken
             lock.taken = lock.contended = lock.waited = 0
@@ -399,6 +401,7 @@ class RunState:
         self.arms = typed(run, "arms", dict)
         self.reference = str(run.get("reference") or next(iter(self.arms), ""))
         self.planned = len(typed(run, "order", list))
+        self.alone = len(self.arms) == 1 and not self.planned
         self.over_committed = bool(typed(run, "machine", dict).get("over_committed"))
         self.state = str(run.get("state") or "running")
 
@@ -449,8 +452,11 @@ class RunState:
         return names[:most]
 
     def dots(self, test: str) -> dict[str, list[float]]:
-        """arm -> the medians of its boots, in their order."""
+        """arm -> the medians of its boots, in their order; of a boot by itself, its newest rounds."""
         found: dict[str, list[float]] = {}
+        if self.alone and self.current:
+            values = [list(t.values) for t in self.current.tests.values() if t.name == test and t.values]
+            return {self.current.arm: values[-1]} if values else {}
         for boot in self.here():
             if test in boot.medians:
                 found.setdefault(boot.arm, []).append(boot.medians[test])

@@ -125,7 +125,7 @@ def results(state, marks: Marks) -> Table:
     table = _grid("left", *["right"] * (2 * len(arms)))
     others = [arm for arm in arms if arm != state.reference]
     over = [f"{state.reference} over {arm}, now" for arm in others] if len(arms) > 1 else []
-    _row(table, "medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
+    _row(table, "rounds" if state.alone else "medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
     for test in state.tests(TESTS):
         dots, ratios = state.dots(test), state.over(test)
         cells = []
