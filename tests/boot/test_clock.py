@@ -3,6 +3,7 @@
 The whole figure of a run hangs on it: a calibration that loses its time slice must notice, not guess.
 """
 
+import os
 import subprocess
 import sys
 
@@ -13,11 +14,11 @@ def frequency(boot):
     return boot('kbench=0 selfcheck=0').sound().one('hello')['tsc_hz']
 
 
-def test_a_busy_host_does_not_bend_the_clock(boot, request):
+def test_a_busy_host_does_not_bend_the_clock(boot):
     found = [frequency(boot) for _ in range(2)]
     busy = [subprocess.Popen([sys.executable, '-c', BUSY]) for _ in range(6)]
     try:
-        found += [frequency(boot) for _ in range(20 if request.config.getoption('--long') else 4)]
+        found += [frequency(boot) for _ in range(20 if os.environ.get('HAYLOFT_LONG') else 4)]
     finally:
         for process in busy:
             process.kill()
