@@ -37,10 +37,11 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _failed(boots, warn)
     _losses(used, warn)
     _clocks(used, warn)
-    _host(run, used, warn)
+    if kind != "icount":
+        _host(run, used, warn)
     _images(used, warn)
     _rounds(used, warn)
-    if kind not in ("icount",) and not calibrated and used:
+    if kind != "icount" and not calibrated and used:
         warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
              "minimum effect guards against it")
     return found
