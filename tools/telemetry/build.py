@@ -49,7 +49,7 @@ def ninja(targets, log, tree=ROOT):
         process = child.start([program, "-C", tree, *targets], death_signal=signal.SIGTERM,
                               stdout=out, stderr=subprocess.STDOUT)
         try:
-            status = process.wait()
+            status = child.wait(process)
         finally:
             child.end(process, grace=2.0)
     if status != 0:

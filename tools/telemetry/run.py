@@ -11,17 +11,17 @@ image: then only this machine refuses it, and the arm is left out.
 Nothing here starts a process but through machine/, build.py and the live view; all of them end with it.
 """
 
-import contextlib
 import dataclasses
 import pathlib
 import secrets
 import shutil
-import signal
 import sys
 import time
 
 from . import ROOT, __version__, build, defs, experiment as experiments, image, machine, outcome, plan, progress, store
+from . import interrupt
 from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError
+from .interrupt import stop_by_signal
 from .machine import facts, qemu
 
 GIVE_UP_PAIRS = 2  # pairs in a row that could not be completed, after which the rest is not tried
@@ -276,6 +276,7 @@ class Session:
 
     def boot(self, entry, attempt, show, done):
         """One boot from start to archive; its boot.json goes into done."""
+        interrupt.check()
         name, arm = self.identity(entry, attempt), entry["arm"]
         spec = self.specs[entry["point_index"]]
         folder = self.run.start_boot(name)
@@ -381,19 +382,6 @@ def judge(folder, ended, arguments, knobs):
 
 # -- the whole ----------------------------------------------------------------------------------------------------
 
-@contextlib.contextmanager
-def stop_by_signal():
-    """SIGTERM and SIGHUP end a run as Ctrl-C does, so that nothing is left running or half-written."""
-    def stop(*_):
-        raise KeyboardInterrupt
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run(path, out=None, settings=(), live="auto", port=None):
     """The verb `run`. Returns its exit code."""
     with stop_by_signal():
@@ -463,6 +451,7 @@ def finish(session, live, port):
         view = open_view(run_folder.dir, kind, port, show)
         session.boot_all(show)
         show.close()
+        interrupt.check()
         session.info["state"] = "done"
         run_folder.save()
         results = analyse_and_report(run_folder.dir)
@@ -502,10 +491,21 @@ def exit_code(session, results):
 def analyse_and_report(folder, rebuild=False):
     """results.json and the report of a run."""
     from . import analyse, report
+    if rebuild:
+        _restore_results(folder)
     results = analyse.analyse_run(folder, rebuild=rebuild)
     store.write_json(folder / "results.json", results)
     report.write_report(folder, results)
     return results
+
+
+def _restore_results(folder):
+    """Gives boots whose result.json was lost a new one."""
+    for boot_dir in sorted(path.parent for path in folder.glob("boots/*/boot.json")):
+        if not (boot_dir / "result.json").exists():
+            result = digest_or_none(boot_dir)
+            if result is not None:
+                store.write_json(boot_dir / "result.json", result)
 
 
 def choose_view(live):

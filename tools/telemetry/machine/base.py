@@ -14,6 +14,7 @@ import re
 import subprocess
 import time
 
+from .. import interrupt
 from ..errors import HayloftError, did_you_mean
 from . import child, facts
 
@@ -145,6 +146,7 @@ class Running:
                 if self.timeout and elapsed > self.timeout:
                     timed_out = True
                     break
+                interrupt.check()
                 self.sample()
                 if tick:
                     tick(elapsed)

@@ -14,6 +14,8 @@ import signal
 import subprocess
 import threading
 
+from .. import interrupt
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -25,13 +27,34 @@ def start(argv, death_signal=signal.SIGKILL, **options):
     parent = os.getpid()
 
     def before_exec():
+        for number in interrupt.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)  # our handlers are not for the child, short as it is ours
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:  # the tool died before the signal was armed
             os._exit(127)
 
     options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.Popen([str(word) for word in argv], preexec_fn=before_exec, **options)
+    process = None
+    try:
+        with interrupt.held_off() as mask:  # else a child may be started that nobody knows of
+            process = subprocess.Popen([str(word) for word in argv], preexec_fn=before_exec, **options)
+    except KeyboardInterrupt:
+        if process is not None:
+            end(process)
+        raise
+    return process
+
+
+def wait(process):
+    """Waits for the end, or for somebody asking to stop; returns the status."""
+    while True:
+        interrupt.check()
+        try:
+            return process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def run(argv, timeout=60.0, **options):
