@@ -15,6 +15,8 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _ENTRY = re.compile(r"^([A-Z_]+)\((.*)\)$")
 _ARGUMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s][^",]*?))\s*(,|$)')
 _NUMBER = re.compile(r"^([0-9]+)([KMGs]?)$")
+TYPES = ("ENUM", "UINT", "TEXT")
+PLACES = ("all", "metal", "host")
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "s": 1000}
 
 
@@ -177,6 +179,8 @@ def parse_knobs(text, source="knobs.def"):
     for macro, arguments in _entries(text, source, {"KNOB": 8, "VALUE": 3}):
         if macro == "KNOB":
             ident, name, kind, low, high, default, where, doc = arguments
+            if not (low + high).isdecimal() or kind not in TYPES or where not in PLACES:
+                raise HayloftError(f"{source}: KNOB({ident}): wants a type, two whole numbers and a place")
             knobs.append(Knob(ident, name, kind, int(low), int(high), default, where, doc))
         elif not knobs or knobs[-1].ident != arguments[0]:
             raise HayloftError(f"{source}: VALUE({arguments[0]}, {arguments[1]}) follows no such KNOB")
