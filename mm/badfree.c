@@ -51,9 +51,9 @@ enum badfree_kind badfree_kind_of(struct heap *h, const void *p)
      * meanwhile, which can only change the name of the error. */
     for (unsigned k = 1; k <= MAX_ORDER; k++) {
         u64 head = i & ~(((u64)1 << k) - 1);
-        u32 tag = frame_tag_load(&h->frames.at[head]);
+        u64 tag = frame_tag_load(&h->frames.at[head]);
 
-        if (head != i && TAG_KIND(tag) != FRAME_NONE && head + ((u64)1 << TAG_ORDER(tag)) > i)
+        if (head != i && TAG_KIND(tag) != FRAME_NONE && head + ((u64)1 << tag_order(tag)) > i)
             return TAG_KIND(tag) == FRAME_FREE ? BADFREE_free_page : BADFREE_interior;
     }
     return BADFREE_free_page;

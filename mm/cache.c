@@ -24,14 +24,14 @@ void *kmem_cache_alloc(struct kmem_cache *c)
 bool kmem_cache_free(struct kmem_cache *c, void *obj)
 {
     struct frame *f = frame_of(&c->heap->frames, obj);
-    u32 tag;
+    u64 tag;
 
     if (unlikely(!f))
         return obj ? badfree(c->heap, BADFREE_foreign, obj, 0, c) : true;
     tag = pages_owner(c->heap, f);
     if (unlikely(TAG_KIND(tag) != FRAME_SLAB))
         return badfree(c->heap, badfree_kind_of(c->heap, obj), obj, tag, c);
-    if (unlikely(f->cache != c))
+    if (unlikely(TAG_CACHE(tag) != c))
         return badfree(c->heap, BADFREE_wrong_cache, obj, tag, c);
     return cache_free(c, obj);
 }

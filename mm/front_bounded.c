@@ -66,7 +66,7 @@ bool bounded_validate(struct kmem_cache *c, struct cache_cpu *cc, struct heap_fa
         void *obj = cc->object[i];
         struct frame *s = frame_of(&c->heap->frames, obj);
 
-        if (!s || TAG_KIND(frame_tag_load(s)) != FRAME_SLAB || s->cache != c)
+        if (!s || frame_tag_load(s) != TAG_SLAB(c))
             return heap_fault_set(f, "bounded: holds an address that is not this cache's", obj, c);
         if (object_index(c, object_slab(c, obj), obj) >= c->capacity)
             return heap_fault_set(f, "bounded: holds an address that is no object", obj, c);

@@ -13,7 +13,7 @@
 /* -- fast path -- */
 
 static NOINLINE void *kmalloc_edge(struct heap *h, size_t size);
-static NOINLINE bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p);
+static NOINLINE bool kfree_pages(struct heap *h, struct frame *f, u64 tag, void *p);
 static NOINLINE bool kfree_edge(struct heap *h, void *p);
 
 void *heap_kmalloc(struct heap *h, size_t size)
@@ -27,13 +27,13 @@ bool heap_kfree(struct heap *h, void *p)
 {
     u64 i = frame_number(&h->frames, p);
     struct frame *f = heap_frame(h, i);
-    u32 tag;
+    u64 tag;
 
     if (unlikely(i >= h->plain_frames))
         return kfree_edge(h, p);
     tag = frame_tag_load(f);
     if (likely(TAG_KIND(tag) == FRAME_SLAB))
-        return cache_free(f->cache, p);
+        return cache_free(TAG_CACHE(tag), p);
     return kfree_pages(h, f, tag, p);
 }
 
@@ -44,7 +44,7 @@ static void *kmalloc_edge(struct heap *h, size_t size)
     return size ? large_alloc(h, size) : ZERO_SIZE_PTR;
 }
 
-static bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p)
+static bool kfree_pages(struct heap *h, struct frame *f, u64 tag, void *p)
 {
     if (TAG_KIND(tag) == FRAME_LARGE)
         return large_free(h, f, tag, p);
@@ -55,26 +55,26 @@ static bool kfree_pages(struct heap *h, struct frame *f, u32 tag, void *p)
 static bool kfree_edge(struct heap *h, void *p)
 {
     struct frame *f = frame_of(&h->frames, p);
-    u32 tag;
+    u64 tag;
 
     if (!p || p == ZERO_SIZE_PTR)
         return true;
     if (!f)
         return badfree(h, BADFREE_foreign, p, 0, NULL);
     tag = pages_owner(h, f);
-    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(f->cache, p) : kfree_pages(h, f, tag, p);
+    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(TAG_CACHE(tag), p) : kfree_pages(h, f, tag, p);
 }
 
 size_t heap_ksize(struct heap *h, const void *p)
 {
     struct frame *f = frame_of(&h->frames, p);
-    u32 tag;
+    u64 tag;
 
     if (!f)
         return 0;
     tag = pages_owner(h, f);
     if (TAG_KIND(tag) == FRAME_SLAB)
-        return object_live(f->cache, (void *)(uintptr_t)p) ? f->cache->size : 0;
+        return object_live(TAG_CACHE(tag), (void *)(uintptr_t)p) ? TAG_CACHE(tag)->size : 0;
     if (TAG_KIND(tag) == FRAME_LARGE && ((uintptr_t)p & (PAGE_SIZE - 1)) == 0)
         return PAGE_SIZE << TAG_ORDER(tag);
     return 0;

@@ -51,40 +51,42 @@
 /* -- frames -- */
 
 enum frame_tag {
+    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 */
     FRAME_NONE,
     FRAME_RESERVED,
     FRAME_FREE,
     FRAME_PAGES,
     FRAME_LARGE,
-    FRAME_SLAB,
 };
 
 struct frame {
-    u32 tag;   /* atomic: enum frame_tag | order << 8 (heads); written by its owner of the moment */
+    u64 tag; /* atomic: TAG() on heads, TAG_SLAB() on every frame of a slab; by its owner alone */
+    struct frame *head; /* every frame of a slab; written before the tag */
+    struct list link;   /* head: a buddy or slab list, under that list's lock */
+    void *freelist;     /* slab head: first FREE object; under the cache lock */
     u32 inuse; /* slab head: objects that left it, cached ones included; under the cache lock */
-    struct kmem_cache *cache; /* every frame of a slab; written before the tag */
-    struct frame *head;       /* every frame of a slab */
-    struct list link;         /* head: a buddy or slab list, under that list's lock */
-    void *freelist;           /* slab head: first FREE object; under the cache lock */
-    u64 bytes;                /* LARGE head: as asked for */
+    u64 bytes; /* LARGE head: as asked for */
 } ALIGNED(CACHE_LINE);
 
-#define TAG(tag, order) ((u32)(tag) | (u32)(order) << 8)
-#define TAG_KIND(t)     ((enum frame_tag)((t)&0xff))
-#define TAG_ORDER(t)    ((t) >> 8)
+/* One word says kind and order, or kind and cache, so that a free learns its owner from one load. */
+#define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
+#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache))
+#define TAG_KIND(t)      ((enum frame_tag)((t)&7))
+#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)(t)) /* SLAB only */
+#define TAG_ORDER(t)     ((unsigned)((t) >> 8))                /* not SLAB */
 
-static ALWAYS_INLINE u32 frame_tag_load(const struct frame *f)
+static ALWAYS_INLINE u64 frame_tag_load(const struct frame *f)
 {
     return __atomic_load_n(&f->tag, __ATOMIC_ACQUIRE);
 }
 
-static ALWAYS_INLINE void frame_tag_store(struct frame *f, u32 tag)
+static ALWAYS_INLINE void frame_tag_store(struct frame *f, u64 tag)
 {
     __atomic_store_n(&f->tag, tag, __ATOMIC_RELEASE);
 }
 
 /* The claim of a freed block: of two racing frees one wins. *found gets what was there. */
-static ALWAYS_INLINE bool frame_claim(struct frame *f, u32 *found)
+static ALWAYS_INLINE bool frame_claim(struct frame *f, u64 *found)
 {
     return __atomic_compare_exchange_n(&f->tag, found, FRAME_NONE, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
@@ -206,6 +208,12 @@ struct kmem_cache {
     struct cache_node node[MAX_NODES];
 };
 
+/* The order of the block whose head carries tag. */
+static inline unsigned tag_order(u64 tag)
+{
+    return TAG_KIND(tag) == FRAME_SLAB ? TAG_CACHE(tag)->order : TAG_ORDER(tag);
+}
+
 static ALWAYS_INLINE struct cache_cpu *cache_cpu(const struct kmem_cache *c, unsigned cpu)
 {
     return (struct cache_cpu *)(void *)(c->cpu_base + PLAT_CPU_STRIDE * cpu);
@@ -289,14 +297,14 @@ bool heap_reclaim(struct heap *h);
 /* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
 NODISCARD struct frame *pages_get(struct heap *h, unsigned order);
 void pages_put(struct heap *h, struct frame *head, unsigned order);
-u32 pages_owner_locked_read(struct heap *h, const struct frame *f);
+u64 pages_owner_locked_read(struct heap *h, const struct frame *f);
 /* The tag, read as owner= says. */
-static ALWAYS_INLINE u32 pages_owner(struct heap *h, const struct frame *f)
+static ALWAYS_INLINE u64 pages_owner(struct heap *h, const struct frame *f)
 {
     return unlikely(h->owner_lock) ? pages_owner_locked_read(h, f) : frame_tag_load(f);
 }
 void *large_alloc(struct heap *h, size_t size);
-bool large_free(struct heap *h, struct frame *f, u32 tag, void *p);
+bool large_free(struct heap *h, struct frame *f, u64 tag, void *p);
 
 /* slab.c */
 void slab_geometry(struct kmem_cache *c, size_t align);

@@ -28,10 +28,10 @@ void pages_put(struct heap *h, struct frame *head, unsigned order)
     buddy_free(&h->buddy[0], head, order);
 }
 
-u32 pages_owner_locked_read(struct heap *h, const struct frame *f)
+u64 pages_owner_locked_read(struct heap *h, const struct frame *f)
 {
     unsigned long flags;
-    u32 tag;
+    u64 tag;
 
     flags = spin_lock_irqsave(&h->buddy[0].lock);
     tag = frame_tag_load(f);
@@ -54,7 +54,7 @@ void *alloc_pages(struct heap *h, unsigned order)
 bool free_pages(struct heap *h, void *block, unsigned order)
 {
     struct frame *f = frame_of(&h->frames, block);
-    u32 found;
+    u64 found;
 
     if (!f)
         return badfree(h, BADFREE_foreign, block, 0, NULL);
@@ -120,7 +120,7 @@ void *large_alloc(struct heap *h, size_t size)
     return p;
 }
 
-bool large_free(struct heap *h, struct frame *f, u32 tag, void *p)
+bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
 {
     unsigned order = TAG_ORDER(tag);
 

@@ -214,10 +214,8 @@ static struct frame *slab_create(struct kmem_cache *c)
     s->inuse = 0;
     s->freelist = NULL;
     list_init(&s->link);
-    for (u64 i = 0; i < (u64)1 << c->order; i++) {
+    for (u64 i = 0; i < (u64)1 << c->order; i++)
         s[i].head = s;
-        s[i].cache = c;
-    }
     if (c->objstate == V_objstate_side)
         memset(base, OBJECT_FREE, c->capacity);
     tail = &s->freelist;
@@ -232,7 +230,7 @@ static struct frame *slab_create(struct kmem_cache *c)
     for (u32 i = 0; i < c->capacity; i++)
         object_hide(c, base + c->lead + (size_t)c->slot * i);
     for (u64 i = (u64)1 << c->order; i-- > 0;)
-        frame_tag_store(&s[i], TAG(FRAME_SLAB, i ? 0 : c->order));
+        frame_tag_store(&s[i], TAG_SLAB(c));
     plat_counter_add(&row(c)[CACHE_slab_alloc], 1);
     return s;
 }
@@ -248,7 +246,7 @@ static void slab_release(struct kmem_cache *c, struct frame *s)
             object_show(base + c->lead + (size_t)c->slot * i, c->size);
             c->dtor(base + c->lead + (size_t)c->slot * i);
         }
-    /* cache and head stay: a bad free that has just read the tag may still follow them (docs/RACES.md). */
+    /* head stays: a bad free that has just read the tag may still follow it (docs/RACES.md). */
     for (u64 i = (u64)1 << c->order; i-- > 0;)
         frame_tag_store(&s[i], FRAME_NONE);
     pages_put(c->heap, s, c->order);
@@ -335,7 +333,7 @@ static bool one_slab_validate(struct kmem_cache *c, struct frame *s, enum where 
     char *base = frame_address(&c->heap->frames, s);
     u32 free = 0;
 
-    if (s->cache != c || s->head != s || frame_tag_load(s) != TAG(FRAME_SLAB, c->order))
+    if (s->head != s || frame_tag_load(s) != TAG_SLAB(c))
         return heap_fault_set(f, "slab: the head frame is not this cache's", base, c);
     for (void *o = s->freelist; o; o = *object_link(c, o)) {
         if (object_index(c, base, o) >= c->capacity)

@@ -24,8 +24,8 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
 
     while (i < h->frames.count) {
         struct frame *s = &h->frames.at[i];
-        u32 tag = frame_tag_load(s);
-        u64 pages = (u64)1 << TAG_ORDER(tag);
+        u64 tag = frame_tag_load(s);
+        u64 pages = (u64)1 << tag_order(tag);
 
         switch (TAG_KIND(tag)) {
         case FRAME_RESERVED:
@@ -40,13 +40,13 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
         case FRAME_SLAB:
             if (s->head != s)
                 return heap_fault_set(f, "frames: a slab's tail without its head",
-                                      frame_address(&h->frames, s), s->cache);
+                                      frame_address(&h->frames, s), TAG_CACHE(tag));
             break;
         default:
             return heap_fault_set(f, "frames: a frame that belongs to no block",
                                   frame_address(&h->frames, s), NULL);
         }
-        if (TAG_ORDER(tag) > MAX_ORDER || (i & (pages - 1)) || i + pages > h->frames.count)
+        if (tag_order(tag) > MAX_ORDER || (i & (pages - 1)) || i + pages > h->frames.count)
             return heap_fault_set(f, "frames: a misplaced block", frame_address(&h->frames, s),
                                   NULL);
         i += pages;
