@@ -1,6 +1,8 @@
-"""A headless Chromium, driven through chromedriver with plain WebDriver calls: no package beyond the standard library.
+"""A headless Chromium, driven through chromedriver with plain WebDriver calls: no package beyond
+the standard library.
 
-Only what looking at the live page takes: open, screenshot, run a script. Everything started here is ended here.
+Only what looking at the live page takes: open, screenshot, run a script. Everything started here is
+ended here.
 """
 
 import base64
@@ -14,7 +16,8 @@ import urllib.request
 from pathlib import Path
 
 WIDTH, HEIGHT = 1280, 720
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 DRIVER = shutil.which("chromedriver")
 
 
@@ -35,7 +38,8 @@ class Browser:
             self._wait()
             arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                          "--disable-dev-shm-usage", "--force-device-scale-factor=1",
-                         f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={scratch / 'profile'}"]
+                         f"--window-size={WIDTH},{HEIGHT}",
+                         f"--user-data-dir={scratch / 'profile'}"]
             options = {"binary": CHROMIUM, "args": arguments}
             wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
             self.session = self.call("POST", "/session", wanted)["sessionId"]
@@ -53,12 +57,14 @@ class Browser:
 
     def call(self, method: str, path: str, body=None):
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(self.base + path, data,
+                                         {"Content-Type": "application/json"}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=90) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{method} {path}: {error.read().decode('utf-8', 'replace')[:500]}") from None
+            said = error.read().decode("utf-8", "replace")[:500]
+            raise RuntimeError(f"{method} {path}: {said}") from None
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 30
@@ -79,7 +85,8 @@ class Browser:
         return self.call("GET", f"/session/{self.session}/title")
 
     def script(self, text: str):
-        return self.call("POST", f"/session/{self.session}/execute/sync", {"script": text, "args": []})
+        return self.call("POST", f"/session/{self.session}/execute/sync",
+                         {"script": text, "args": []})
 
     def screenshot(self) -> bytes:
         """A PNG of the page."""

@@ -1,7 +1,9 @@
-"""A second, minimal decoder, written from docs/PROTOCOL.md alone: if the two disagree, the page or a decoder is wrong.
+"""A second, minimal decoder, written from docs/PROTOCOL.md alone: if the two disagree, the page or
+a decoder is wrong.
 
-It shares nothing with the tool's: its own COBS, its own CRC-32, its own CBOR. It knows no faults but "not a frame",
-judges no sequence, and is slow. Yields (type number, stream, sequence, time, part, parts, body) of each good frame.
+It shares nothing with the tool's: its own COBS, its own CRC-32, its own CBOR. It knows no faults
+but "not a frame", judges no sequence, and is slow. Yields (type number, stream, sequence, time,
+part, parts, body) of each good frame.
 """
 
 
@@ -88,7 +90,8 @@ def frames(stream: bytes):
 
 
 def records(stream: bytes):
-    """Whole records of an undamaged capture, parts joined: (type, stream, sequence of part 0, time, body)."""
+    """Whole records of an undamaged capture, parts joined: (type, stream, sequence of part 0, time,
+    body)."""
     open_: dict = {}
     for kind, source, sequence, time, part, parts, body in frames(stream):
         key = (source, sequence - part)

@@ -1,11 +1,14 @@
-"""Whole, legal captures without a kernel: what docs/PROTOCOL.md lets a kernel send, with chosen effects.
+"""Whole, legal captures without a kernel: what docs/PROTOCOL.md lets a kernel send, with chosen
+effects.
 
-For tests of everything behind the decoder. A boot is described by a Plan (which tests, how many ns an operation, how
-often the front end hits, how contended the locks are); `capture(plan)` gives its bytes, `steps(plan)` the same bytes
-cut where time passes, for a writer that plays a machine. `write_run` lays out a run folder as the tool does.
+For tests of everything behind the decoder. A boot is described by a Plan (which tests, how many ns
+an operation, how often the front end hits, how contended the locks are); `capture(plan)` gives its
+bytes, `steps(plan)` the same bytes cut where time passes, for a writer that plays a machine.
+`write_run` lays out a run folder as the tool does.
 
-What it deliberately is not: a second model of the allocator. The counters move in proportion to the operations, so
-that sums and shares are known beforehand; they do not obey every law of the real kernel (the balance law, say).
+What it deliberately is not: a second model of the allocator. The counters move in proportion to the
+operations, so that sums and shares are known beforehand; they do not obey every law of the real
+kernel (the balance law, say).
 
     synth.py OUT.bin [--arm A|B] [--cpus N] [--rounds N] [--seed N]      one capture
     synth.py --run DIR [--pace SECONDS]                                  a run folder, boot by boot
@@ -27,7 +30,8 @@ import cbor2
 from telemetry import ROOT
 from telemetry.defs import parse_counters, parse_knobs, parse_lock_classes
 
-TYPES = {"hello": 0, "schema": 1, "object": 2, "sample": 3, "bench": 4, "check": 5, "event": 6, "lost": 7,
+TYPES = {"hello": 0, "schema": 1, "object": 2, "sample": 3, "bench": 4, "check": 5, "event": 6,
+         "lost": 7,
          "panic": 8, "bye": 9}
 SCOPES = {"cpu": 0, "cache": 1, "lock": 2, "node": 3, "global": 4}
 CLASSES = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
@@ -61,7 +65,8 @@ class Plan:
     outcome: str = "ok"
     refused: tuple[tuple[str, str, str], ...] = ()
     panic_after: int | None = None  # rounds until the machine panics
-    drop: frozenset[int] = frozenset()  # numbers, in CPU 0's stream, of samples that a full ring drops
+    # numbers, in CPU 0's stream, of samples that a full ring drops
+    drop: frozenset[int] = frozenset()
     roundtrips: int = 4000
     platform: str = "x86_64"
     objects_a_slab: int = 64
@@ -76,8 +81,10 @@ def plan_for(arm: str, **changes) -> Plan:
                  Test("malloc/4096/solo", 171), Test("malloc/4096/all-cpus", 1200, cpus, 0, 0.7))
         args = ARM_A
     else:
-        tests = (Test("malloc/64/solo", 99, 1, 0.97), Test("malloc/64/all-cpus", 107, cpus, 0.97, 0.01),
-                 Test("malloc/4096/solo", 159, 1, 0.75), Test("malloc/4096/all-cpus", 184, cpus, 0.75, 0.02))
+        tests = (Test("malloc/64/solo", 99, 1, 0.97),
+                 Test("malloc/64/all-cpus", 107, cpus, 0.97, 0.01),
+                 Test("malloc/4096/solo", 159, 1, 0.75),
+                 Test("malloc/4096/all-cpus", 184, cpus, 0.75, 0.02))
         args = ARM_B
     return replace(Plan(tests, args), **changes)
 
@@ -126,7 +133,8 @@ class Writer:
     def rows(self, stream: int, rows: list, limit=60) -> bytes:
         """A sample, in as many parts as it takes."""
         cuts = [rows[i : i + limit] for i in range(0, len(rows), limit)] or [[]]
-        return b"".join(self.offer("sample", stream, cut, n, len(cuts)) for n, cut in enumerate(cuts))
+        return b"".join(self.offer("sample", stream, cut, n, len(cuts)) for n,
+                        cut in enumerate(cuts))
 
 
 class Machine:
@@ -138,7 +146,8 @@ class Machine:
         self.counters = parse_counters((ROOT / "base/counters.def").read_text())
         self.ids = {(c.scope, c.name): i for i, c in enumerate(self.counters)}
         self.knobs = parse_knobs((ROOT / "base/knobs.def").read_text())
-        classes = [name for name, _ in parse_lock_classes((ROOT / "base/lockclass.def").read_text())]
+        classes = [name for name,
+                   _ in parse_lock_classes((ROOT / "base/lockclass.def").read_text())]
         self.caches = [f"kmalloc-{size}" for size in CLASSES]
         owners = {"cache": self.caches, "page": ["node0"]}
         self.locks = [(cls, owner) for cls in classes for owner in owners.get(cls, [cls])]
@@ -150,7 +159,8 @@ class Machine:
         self.values[key] = self.values.get(key, 0) + int(amount)
 
     def changed(self, reader: int, wanted) -> list:
-        """Rows of what `reader` has not been told yet, of the scopes and CPUs that `wanted` lets through."""
+        """Rows of what `reader` has not been told yet, of the scopes and CPUs that `wanted` lets
+        through."""
         told = self.told.setdefault(reader, {})
         rows: dict[tuple, list] = {}
         for key, value in sorted(self.values.items()):
@@ -198,11 +208,14 @@ class _Boot:
         refused = {argument for argument, _, _ in plan.refused}
         knobs.update(word.split("=", 1) for word in plan.args.split() if word not in refused)
         body = {
-            "protocol": 1, "kernel": "synthetic", "git": "0" * 40, "dirty": False, "compiler": "none", "flags": "",
+            "protocol": 1, "kernel": "synthetic", "git": "0" * 40, "dirty": False,
+            "compiler": "none", "flags": "",
             "variant": "release", "schema": zlib.crc32((ROOT / "base/counters.def").read_bytes()),
             "platform": plan.platform, "hypervisor": "TCGTCGTCGTCG",
-            "cpus": [[cpu, cpu * 2, 0, cpu * 7] for cpu in range(plan.cpus)], "cpus_found": plan.cpus,
-            "memory": 2**31, "tsc_hz": HZ, "tsc_invariant": True, "flags_fault": True, "tick_hz": 100,
+            "cpus": [[cpu, cpu * 2, 0, cpu * 7] for cpu in range(plan.cpus)],
+            "cpus_found": plan.cpus,
+            "memory": 2**31, "tsc_hz": HZ, "tsc_invariant": True, "flags_fault": True,
+            "tick_hz": 100,
             "args": plan.args, "knobs": knobs, "refused": [list(entry) for entry in plan.refused],
         }
         return self.out.offer("hello", BOOT, body)
@@ -217,12 +230,15 @@ class _Boot:
             out += offer("schema", BOOT, body)
         out += offer("object", BOOT, {"kind": "node", "id": 0, "name": "node0"})
         for number, (name, size) in enumerate(zip(machine.caches, CLASSES)):
-            out += offer("object", BOOT, {"kind": "cache", "id": number, "name": name, "size": size, "capacity": 32})
+            out += offer("object", BOOT, {"kind": "cache", "id": number, "name": name, "size": size,
+                                          "capacity": 32})
         for number, (cls, owner) in enumerate(machine.locks):
-            out += offer("object", BOOT, {"kind": "lock", "id": number, "name": owner, "class": cls})
+            out += offer("object", BOOT,
+                         {"kind": "lock", "id": number, "name": owner, "class": cls})
         for number, test in enumerate(self.plan.tests):
             body = {"kind": "test", "id": number, "name": test.name, "unit": "ns/op",
-                    "shape": "all-cpus" if test.name.endswith("all-cpus") else "solo", "cpus": test.cpus}
+                    "shape": "all-cpus" if test.name.endswith("all-cpus") else "solo",
+                    "cpus": test.cpus}
             if test.skip:
                 body["skip"] = test.skip
             out += offer("object", BOOT, body)
@@ -244,7 +260,8 @@ class _Boot:
                 self.samples += 1
                 if self.samples in self.plan.drop:
                     self.out.offer("sample", 0, None, drop=True)
-                    body = {"stream": 0, "count": 1, "from": int(self.out.now), "to": int(self.out.now)}
+                    body = {"stream": 0, "count": 1, "from": int(self.out.now),
+                            "to": int(self.out.now)}
                     out += self.out.offer("lost", 0, body)
                     continue
             out += self.out.rows(cpu, rows)
@@ -256,7 +273,8 @@ class _Boot:
     def round(self, number: int, test: Test, round_: int) -> Iterator[tuple[float, bytes]]:
         plan = self.plan
         offer = self.out.offer
-        yield 0, self.full() + offer("bench", BOOT, {"phase": "begin", "test": number, "round": round_})
+        yield 0, self.full() + offer("bench", BOOT,
+                                     {"phase": "begin", "test": number, "round": round_})
         ns = test.ns * math.exp(self.machine.random.gauss(0, plan.noise))
         total = int(plan.round_ms * 1e6 / ns)
         done, ticks = 0, max(1, round(plan.round_ms / 250))
@@ -276,22 +294,28 @@ class _Boot:
             "cpus": [[cpu, cpu, total, cycles, 50 * cpu] for cpu in range(test.cpus)],
             "counted": [operations] * 2, "claimed": [operations] * 2, "n": 0,
         }
-        yield 0, (self.full() + offer("bench", BOOT, {"phase": "end", "test": number, "round": round_})
+        yield 0, (self.full() +
+                  offer("bench", BOOT, {"phase": "end", "test": number, "round": round_})
                   + offer("bench", BOOT, result))
         self.out.now += 0.05 * HZ
         yield 0.05, self.sample()
 
     def panic(self) -> bytes:
-        body = {"kind": 4, "name": "CHECK", "text": "planted", "file": "mm/slab.c", "line": 77, "values": [1, 2],
+        body = {"kind": 4, "name": "CHECK", "text": "planted", "file": "mm/slab.c", "line": 77,
+                "values": [1, 2],
                 "cpu": 0, "registers": {"rip": 0xFFFFFFFF80001234}, "others": [],
-                "backtrace": [[0xFFFFFFFF80001234, "slab_alloc", 20], [0xFFFFFFFF80004321, "main", 1]]}
+                "backtrace": [[0xFFFFFFFF80001234, "slab_alloc", 20],
+                              [0xFFFFFFFF80004321, "main", 1]]}
         return b"\0" + self.out.offer("panic", 0, body)
 
     def bye(self, reason="") -> bytes:
         offered = {**self.out.seq, BOOT: self.out.seq[BOOT] + 1}
-        totals = [[stream, count, self.out.lost.get(stream, 0)] for stream, count in sorted(offered.items())]
-        telemetry = {"cycles": self.out.bytes * 40, "bytes": self.out.bytes, "records": self.out.records}
-        body = {"outcome": self.plan.outcome, "reason": reason, "totals": totals, "telemetry": telemetry}
+        totals = [[stream, count, self.out.lost.get(stream, 0)] for stream,
+                  count in sorted(offered.items())]
+        telemetry = {"cycles": self.out.bytes * 40, "bytes": self.out.bytes,
+                     "records": self.out.records}
+        body = {"outcome": self.plan.outcome, "reason": reason, "totals": totals,
+                "telemetry": telemetry}
         return self.out.offer("bye", BOOT, body)
 
     def play(self) -> Iterator[tuple[float, bytes]]:
@@ -304,7 +328,8 @@ class _Boot:
         self.out.now += 0.1 * HZ
         balance = dict.fromkeys(("capacity", "slab_free", "front", "in_use", "allocs", "frees"), 0)
         yield 0.1, (self.check("selfcheck", "before", {}) + self.check("balance", "before", balance)
-                    + self.out.offer("event", BOOT, {"kind": "phase", "text": "tests", "values": {}}))
+                    +
+                    self.out.offer("event", BOOT, {"kind": "phase", "text": "tests", "values": {}}))
         rounds = 0
         for number, test in enumerate(plan.tests):
             if test.skip:
@@ -323,7 +348,8 @@ class _Boot:
 
     def parallel(self, when: str) -> bytes:
         cpus = self.plan.cpus
-        return self.check("parallel", when, {"roundtrips": self.plan.roundtrips, "ms": 10} if cpus > 1 else {"cpus": 1})
+        return self.check("parallel", when, {"roundtrips": self.plan.roundtrips, "ms": 10}
+                          if cpus > 1 else {"cpus": 1})
 
 
 def steps(plan: Plan) -> Iterator[tuple[float, bytes]]:
@@ -358,34 +384,44 @@ def begin_run(run: Path, plans: dict[str, Plan], pairs: int, seed=1) -> dict:
     order = []
     for pair in range(1, pairs + 1):
         for slot, arm in enumerate(names if pair % 2 else names[::-1]):
-            order.append({"id": f"{pair:02}-{arm}", "arm": arm, "point": {}, "pair": pair, "slot": slot})
+            order.append({"id": f"{pair:02}-{arm}", "arm": arm, "point": {}, "pair": pair,
+                          "slot": slot})
     cpus = plans[names[0]].cpus
     arms = "\n".join(f'{arm} = "{plan.args}"' for arm, plan in plans.items())
-    toml = (f'title = "A synthetic run"\nboot = "kbench=3"\npairs = {pairs}\nminimum_effect = 0.20\n\n'
+    toml = (f'title = "A synthetic run"\nboot = "kbench=3"\npairs = {pairs}\n'
+            f'minimum_effect = 0.20\n\n'
             f'[arms]\n{arms}\n')
     (run / "experiment.toml").write_text(toml)
     description = {
         "schema": 1, "experiment": "synthetic", "title": "A synthetic run", "created": _now(),
         "git": {"id": "0" * 40, "dirty": False}, "tool": "0", "qemu": "none",
         "host": {"cpu": "none", "cores": 2, "load": [0, 0, 0]},
-        "machine": {"kind": "tcg", "cpus": cpus, "memory": "2G", "timeout": "60s", "over_committed": False},
-        "arms": {arm: plan.args for arm, plan in plans.items()}, "reference": names[0], "points": [{}],
-        "pairs": pairs, "order": order, "minimum_effect": 0.2, "published": None, "images": {}, "seed": seed,
+        "machine": {"kind": "tcg", "cpus": cpus, "memory": "2G", "timeout": "60s",
+                    "over_committed": False},
+        "arms": {arm: plan.args for arm, plan in plans.items()}, "reference": names[0],
+        "points": [{}],
+        "pairs": pairs, "order": order, "minimum_effect": 0.2, "published": None, "images": {},
+        "seed": seed,
         "skipped": [], "warnings": [], "state": "running",
     }
     write_json(run / "run.json", description)
     return description
 
 
-def run_boot(run: Path, entry: dict, plan: Plan, pace: float = 0, exit_status=33, outcome="ok") -> None:
-    """One boot's folder, written as its machine would: `pace` times slower than at once (1: real time)."""
+def run_boot(run: Path, entry: dict, plan: Plan, pace: float = 0, exit_status=33,
+             outcome="ok") -> None:
+    """One boot's folder, written as its machine would: `pace` times slower than at once (1: real
+    time)."""
     boot = run / "boots" / entry["id"]
     boot.mkdir(parents=True)
     knobs = {}
     about = {**entry, "attempt": 1, "args": plan.args,
-             "machine": {"kind": "tcg", "cpus": plan.cpus, "memory": "2G"}, "knobs": knobs, "started": _now(),
-             "ended": None, "seconds": None, "exit_status": None, "outcome": None, "reason": "", "lost": 0,
-             "damaged": 0, "host": {"load": [0, 0, 0], "steal": 0}, "vcpu_seconds": [], "image": "0" * 64,
+             "machine": {"kind": "tcg", "cpus": plan.cpus, "memory": "2G"}, "knobs": knobs,
+             "started": _now(),
+             "ended": None, "seconds": None, "exit_status": None, "outcome": None, "reason": "",
+             "lost": 0,
+             "damaged": 0, "host": {"load": [0, 0, 0], "steal": 0}, "vcpu_seconds": [],
+             "image": "0" * 64,
              "machine_kind": "tcg"}
     write_json(boot / "boot.json", about)
     (boot / "console.log").write_bytes(b"synthetic\n")
@@ -395,11 +431,13 @@ def run_boot(run: Path, entry: dict, plan: Plan, pace: float = 0, exit_status=33
             if pace:
                 time.sleep(seconds * pace)
             out.write(data)
-    about.update(ended=_now(), seconds=time.monotonic() - started, exit_status=exit_status, outcome=outcome)
+    about.update(ended=_now(), seconds=time.monotonic() - started, exit_status=exit_status,
+                 outcome=outcome)
     write_json(boot / "boot.json", about)
 
 
-def write_run(run: Path, plans: dict[str, Plan] | None = None, pairs=6, pace: float = 0, seed=1) -> None:
+def write_run(run: Path, plans: dict[str, Plan] | None = None, pairs=6, pace: float = 0,
+              seed=1) -> None:
     plans = plans or {"A": plan_for("A"), "B": plan_for("B")}
     description = begin_run(run, plans, pairs, seed)
     for index, entry in enumerate(description["order"]):
@@ -409,7 +447,8 @@ def write_run(run: Path, plans: dict[str, Plan] | None = None, pairs=6, pace: fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--arm", default="A", choices="AB")
@@ -423,7 +462,8 @@ def main() -> None:
         plans = {arm: plan_for(arm, cpus=options.cpus, rounds=options.rounds) for arm in "AB"}
         write_run(options.run, plans, options.pairs, options.pace, options.seed)
     elif options.out:
-        options.out.write_bytes(capture(plan_for(options.arm, cpus=options.cpus, rounds=options.rounds,
+        options.out.write_bytes(capture(plan_for(options.arm, cpus=options.cpus,
+                                                 rounds=options.rounds,
                                                  seed=options.seed)))
     else:
         parser.error("name an output file, or --run DIR")

@@ -45,14 +45,15 @@ CONTENT = {content(record) for record in WHOLE}
 
 
 def survivors(first, last):
-    """What must still come when bytes first..last-1 were touched: records none of whose bytes, delimiters
-    included, are among them."""
-    return {content(record) for record in WHOLE if record.end + 1 <= first or record.offset - 1 >= last}
+    """What must still come when bytes first..last-1 were touched: records none of whose bytes,
+    delimiters included, are among them."""
+    return {content(record) for record in WHOLE if record.end + 1 <= first
+            or record.offset - 1 >= last}
 
 
 def check_damage(damaged, first, last, torn=False):
-    """Nothing untouched is lost, nothing invented, what is missing is told of and dated. Only a torn end is
-    told by the missing bye alone."""
+    """Nothing untouched is lost, nothing invented, what is missing is told of and dated. Only a
+    torn end is told by the missing bye alone."""
     items = decode(bytes(damaged))
     got = {content(record) for record in records(items)}
     assert survivors(first, last) <= got
@@ -93,8 +94,10 @@ def test_synthetic_captures_match_the_second_decoder():
 
 
 def compare_with_second(data):
-    ours = {(TYPES.index(r.type), r.stream, r.seq, r.time, repr(r.body)) for r in records(decode(data))}
-    theirs = {(*record[:4], repr(record[4])) for record in second_decoder.records(data) if record[0] < len(TYPES)}
+    ours = {(TYPES.index(r.type), r.stream, r.seq, r.time, repr(r.body))
+            for r in records(decode(data))}
+    theirs = {(*record[:4], repr(record[4])) for record in second_decoder.records(data)
+              if record[0] < len(TYPES)}
     assert ours == theirs
     assert ours
 
@@ -214,7 +217,8 @@ def test_a_boot_whose_hello_was_lost_is_still_another_boot():
 @SLOW
 @given(st.integers(1, len(WHOLE) - 2), st.integers(0, 60))
 def test_a_stray_frame_of_another_boot_is_thrown_out(at, which):
-    """Of an earlier boot, whose clock was behind. (A later clock and the very next number cannot be told apart.)"""
+    """Of an earlier boot, whose clock was behind. (A later clock and the very next number cannot be
+    told apart.)"""
     old = synth.capture(synth.plan_for("B", rounds=1, start=1_000_000))
     stray = records(decode(old))[which]
     at = WHOLE[at].end + 1
@@ -234,8 +238,10 @@ def test_gaps_are_counted_by_stream(lost):
     last = {record.stream: record.seq for record in records(items)}
     for stream in {record.stream for record in WHOLE}:
         expected = sum(
-            1 for index in lost if WHOLE[index].stream == stream and WHOLE[index].seq < last.get(stream, -1))
-        assert sum(fault.count for fault in faults(items, "gap") if fault.stream == stream) == expected
+            1 for index in lost if WHOLE[index].stream == stream
+            and WHOLE[index].seq < last.get(stream, -1))
+        assert sum(fault.count for fault in faults(items, "gap")
+                   if fault.stream == stream) == expected
 
 
 def make(records_):
@@ -283,8 +289,10 @@ def test_parts_are_joined():
     first = {**hello, "knobs": dict(knobs[:5]), "cpus": hello["cpus"][:1]}
     second = {"knobs": dict(knobs[5:]), "cpus": hello["cpus"][1:]}
     whole = decode(make([("hello", 255, 0, 5, 0, 2, first), ("hello", 255, 1, 6, 1, 2, second),
-                         ("sample", 0, 0, 7, 0, 3, sample(1, 1, 1)), ("event", 1, 0, 7, 0, 1, event()),
-                         ("sample", 0, 1, 7, 1, 3, sample(2, 1, 1)), ("sample", 0, 2, 7, 2, 3, sample(3, 1, 1))]))
+                         ("sample", 0, 0, 7, 0, 3, sample(1, 1, 1)),
+                         ("event", 1, 0, 7, 0, 1, event()),
+                         ("sample", 0, 1, 7, 1, 3, sample(2, 1, 1)),
+                         ("sample", 0, 2, 7, 2, 3, sample(3, 1, 1))]))
     assert not faults(whole)
     assert [(r.type, r.seq, r.time, r.missing) for r in whole] == [
         ("hello", 0, 5, 0), ("event", 0, 7, 0), ("sample", 0, 7, 0)]
@@ -306,21 +314,24 @@ def test_a_lost_part_costs_that_part(lost):
 
 
 def test_a_broken_map_that_lost_what_it_needs_is_incomplete():
-    items = decode(make([("event", 0, 0, 5, 0, 2, {"text": "no kind"}), ("event", 0, 2, 7, 0, 1, event()),
+    items = decode(make([("event", 0, 0, 5, 0, 2, {"text": "no kind"}),
+                         ("event", 0, 2, 7, 0, 1, event()),
                          ("event", 0, 3, 7, 0, 1, event())]))
     assert [fault.kind for fault in faults(items)] == ["gap", "incomplete"]
 
 
 def test_unknown_types_and_keys_are_skipped():
     data = make([("event", 0, 0, 1, 0, 1, {**event(), "future": [1, {"a": 2}]})])
-    data += payload_frame([77, 0, 1, 2, 0, 1, "whatever"]) + make([("event", 0, 2, 3, 0, 1, event())])
+    data += payload_frame([77, 0, 1, 2, 0, 1,
+                           "whatever"]) + make([("event", 0, 2, 3, 0, 1, event())])
     items = decode(data)
     assert [record.seq for record in items] == [0, 2]
 
 
 def test_text_and_frames_share_a_line():
     frames = [BOOT[r.offset - 1 : r.end + 1] for r in WHOLE[:3]]
-    data = b"Booting\r\n" + frames[0] + b"\x1b[1mhello\x1b[0m\n" + frames[1] + b"x" * 10000 + frames[2] + b"tail"
+    data = b"Booting\r\n" + frames[0] + b"\x1b[1mhello\x1b[0m\n" + frames[1]
+    data += b"x" * 10000 + frames[2] + b"tail"
     items = decode(data, shared_line=True)
     assert not faults(items)
     assert len(records(items)) == 3
@@ -329,17 +340,22 @@ def test_text_and_frames_share_a_line():
     assert len(faults(decode(data))) == 4  # the same on a line that text has no business on
 
 
-ATOMS = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.binary(max_size=20),
-                  st.text(max_size=20), st.datetimes(timezones=st.just(__import__("datetime").timezone.utc)))
+ATOMS = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(),
+                  st.binary(max_size=20),
+                  st.text(max_size=20),
+                  st.datetimes(timezones=st.just(__import__("datetime").timezone.utc)))
 NESTED = st.recursive(ATOMS, lambda inner: st.one_of(
-    st.lists(inner, max_size=8), st.dictionaries(st.text(max_size=8), inner, max_size=5)), max_leaves=25)
-KEYS = st.sampled_from("protocol cpus knobs tsc_hz refused args id name unit kind scope phase test round operations "
-                       "cycles counted values ok outcome totals stream count backtrace others registers".split())
+    st.lists(inner, max_size=8), st.dictionaries(st.text(max_size=8), inner, max_size=5)),
+                      max_leaves=25)
+KEYS = st.sampled_from(
+    "protocol cpus knobs tsc_hz refused args id name unit kind scope phase test round operations "
+    "cycles counted values ok outcome totals stream count backtrace others registers".split())
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 10), st.one_of(NESTED, st.dictionaries(KEYS, NESTED, max_size=12),
-                                     st.lists(st.lists(st.integers(-2, 2**66), max_size=9), max_size=5)))
+                                     st.lists(st.lists(st.integers(-2, 2**66), max_size=9),
+                                              max_size=5)))
 def test_absurd_bodies_become_faults_or_legal_records(kind, body):
     try:
         data = payload_frame([kind, 0, 0, 1, 0, 1, body])
@@ -376,7 +392,8 @@ def test_absurd_bytes_behind_a_good_check_sum(data, as_sample):
     b"\xd8\x23\x6a(((((((((+",  # a regular expression
     b"\x9f\x01\xff",  # an open-ended array
     b"\x87\x03\0\0\0\0\x01\x80\0",  # a byte after the item
-], ids=["deep", "deep-sample", "long-text", "long-array", "long-map", "bigfloat", "regexp", "open-ended", "trailing"])
+], ids=["deep", "deep-sample", "long-text", "long-array", "long-map", "bigfloat", "regexp",
+        "open-ended", "trailing"])
 def test_hostile_cbor_is_a_fault_and_quick(payload):
     began = time.monotonic()
     items = decode(synth.frame(payload[:4000]))
@@ -419,7 +436,8 @@ def test_a_file_is_read_like_a_stream(tmp_path):
 
 
 def test_it_is_quick_enough_to_replay_hours():
-    """The design asks for 8 MB/s on an idle core; a tenth of that here, where others share the machine."""
+    """The design asks for 8 MB/s on an idle core; a tenth of that here, where others share the
+    machine."""
     data = synth.capture(synth.plan_for("A", cpus=8, rounds=30, round_ms=1000))
     began = time.process_time()
     decode(data)

@@ -63,7 +63,8 @@ def test_panels_do_not_overlap_and_fill_the_picture():
 
 
 def test_no_panel_writes_outside_itself(tmp_path):
-    """Each panel alone on an empty canvas leaves the others' rectangles white, but for rounding at the edges."""
+    """Each panel alone on an empty canvas leaves the others' rectangles white, but for rounding at
+    the edges."""
     feed = RunFeed(run_of(tmp_path))
     while not feed.ended:
         feed.poll()
@@ -77,7 +78,8 @@ def test_no_panel_writes_outside_itself(tmp_path):
         box = screen.board.rectangles()[number]
         top, left = max(0, box["y"] - 1), max(0, box["x"] - 1)
         pixels[top : box["y"] + box["height"] + 1, left : box["x"] + box["width"] + 1] = 255
-        assert not ((pixels < 250) & (alpha > 0)).any(), f"{PANELS[number]} writes outside its rectangle"
+        written = (pixels < 250) & (alpha > 0)
+        assert not written.any(), f"{PANELS[number]} writes outside its rectangle"
 
 
 @pytest.mark.parametrize("cpus", [1, 3, 8, 64])
@@ -93,7 +95,8 @@ def test_any_number_of_cpus(tmp_path, cpus):
 def test_names_cannot_break_the_picture(tmp_path):
     evil = "$\\frac{1}{0}$ $x _^{ \x1b[31m <b> " + "long" * 60
     tests = tuple(synth.Test(f"malloc/64/{n}{evil}", 100.0 + n) for n in range(12))
-    plans = {"A": synth.Plan(tests, rounds=1, round_ms=50), "$B$": synth.Plan(tests[:3], rounds=1, round_ms=50)}
+    plans = {"A": synth.Plan(tests, rounds=1, round_ms=50),
+             "$B$": synth.Plan(tests[:3], rounds=1, round_ms=50)}
     feed = RunFeed(run_of(tmp_path, **plans))
     while not feed.ended:
         feed.poll()
@@ -108,7 +111,8 @@ def test_a_view_without_anything(tmp_path):
 
 @pytest.mark.parametrize("arms", [3, 6])
 def test_more_than_two_arms(tmp_path, arms):
-    plans = {name: synth.plan_for("AB"[n % 2], rounds=1, args=f"seed={n}") for n, name in enumerate("ABCDEF"[:arms])}
+    plans = {name: synth.plan_for("AB"[n % 2], rounds=1, args=f"seed={n}") for n,
+             name in enumerate("ABCDEF"[:arms])}
     feed = RunFeed(run_of(tmp_path, **plans))
     while not feed.ended:
         feed.poll()

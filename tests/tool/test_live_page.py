@@ -1,7 +1,9 @@
-"""The live page as a person sees it: headless Chromium, a machine that is played, two pictures compared.
+"""The live page as a person sees it: headless Chromium, a machine that is played, two pictures
+compared.
 
-Every panel's rectangle must differ between two pictures while records come, and be equal while none come. The same
-process is also tried without a browser: whom it outlives, and what a hostile page can do to it.
+Every panel's rectangle must differ between two pictures while records come, and be equal while none
+come. The same process is also tried without a browser: whom it outlives, and what a hostile page
+can do to it.
 """
 
 import io
@@ -44,14 +46,19 @@ def wait_for(what, seconds=PATIENCE, pause=0.3):
         time.sleep(pause)
 
 
+def pixels_of(picture: bytes) -> numpy.ndarray:
+    return numpy.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+
+
 def crop(picture: bytes, panel: dict) -> numpy.ndarray:
-    pixels = numpy.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+    pixels = pixels_of(picture)
     x, y = panel["x"], panel["y"]
     return pixels[y : y + panel["height"], x : x + panel["width"]]
 
 
 def differing(one: bytes, other: bytes, panels: list[dict]) -> set[str]:
-    return {panel["name"] for panel in panels if not numpy.array_equal(crop(one, panel), crop(other, panel))}
+    return {panel["name"] for panel in panels
+            if not numpy.array_equal(crop(one, panel), crop(other, panel))}
 
 
 @pytest.fixture
@@ -66,13 +73,15 @@ def started():
 
 def play(run: Path, started, *words) -> subprocess.Popen:
     """A run of played boots, in real time, by a process of its own."""
-    command = [sys.executable, str(ROOT / "tests/tool/synth.py"), "--run", str(run), "--pace", "1", *words]
+    command = [sys.executable, str(ROOT / "tests/tool/synth.py"), "--run", str(run), "--pace", "1",
+               *words]
     process = child.start(command, env=ENVIRONMENT)
     started.append(process)
     return process
 
 
-@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromium-driver are not installed")
+@pytest.mark.skipif(not (CHROMIUM and DRIVER),
+                    reason="chromium and chromium-driver are not installed")
 def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started):
     run = tmp_path / "run"
     view = live.start_view(run, "web")
@@ -84,8 +93,9 @@ def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started):
         assert browser.script("return document.documentElement.scrollHeight") <= HEIGHT
         panels = about(view)["panels"]
         names = {panel["name"] for panel in panels}
-        assert names == {"header", "contention-cpu", "contention-lock", "hits", "barn", "churn", "medians", "over"}
-        wait_for(lambda: numpy.asarray(Image.open(io.BytesIO(browser.screenshot())).convert("L")).std() > 5)
+        assert names == {"header", "contention-cpu", "contention-lock", "hits", "barn", "churn",
+                         "medians", "over"}
+        wait_for(lambda: pixels_of(browser.screenshot()).std() > 5)
         waiting = browser.screenshot()
 
         writer = play(run, started, "--pairs", "50", "--rounds", "5")
@@ -105,7 +115,8 @@ def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started):
 
         os.kill(writer.pid, signal.SIGCONT)
         assert wait_for(lambda: "contention-cpu" in differing(still, browser.screenshot(), panels))
-        assert browser.title() == "Hayloft live: waiting"  # the page's own, as it was when it was loaded
+        # the page's own, as it was when it was loaded
+        assert browser.title() == "Hayloft live: waiting"
         browser.open(view.address)
         assert browser.title() == "Hayloft live: A synthetic run"
         late = wait_for(lambda: differing(waiting, browser.screenshot(), panels) == names)
@@ -123,7 +134,8 @@ def test_the_view_ends_soon_after_the_run(tmp_path, started):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_view_ends_with_its_parent(tmp_path, number):
     text = ("import sys, time; from telemetry import live; "
-            "view = live.start_view(sys.argv[1], 'web'); print(view.pid, flush=True); time.sleep(600)")
+            "view = live.start_view(sys.argv[1], 'web'); "
+            "print(view.pid, flush=True); time.sleep(600)")
     parent = subprocess.Popen([sys.executable, "-c", text, str(tmp_path)], env=ENVIRONMENT,
                               stdout=subprocess.PIPE)
     try:
@@ -139,7 +151,8 @@ def test_the_view_ends_with_its_parent(tmp_path, number):
 
 
 def gone(pid: int) -> bool:
-    """Whether a process that is nobody's child here is dead (it may be a zombie of init's for a while)."""
+    """Whether a process that is nobody's child here is dead (it may be a zombie of init's for a
+    while)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -152,7 +165,8 @@ def test_only_this_machine_can_look(tmp_path, started):
     assert view.address.startswith("http://127.0.0.1:")
     port = int(view.address.rsplit(":", 1)[1].strip("/"))
     listeners = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    bound = {fields[1] for fields in listeners if fields[3] == "0A" and int(fields[1].split(":")[1], 16) == port}
+    bound = {fields[1] for fields in listeners if fields[3] == "0A"
+             and int(fields[1].split(":")[1], 16) == port}
     assert bound == {f"0100007F:{port:04X}"}
 
 
@@ -171,12 +185,16 @@ def test_what_a_page_sends_cannot_hurt(tmp_path, started):
     synth.begin_run(run, {"A": synth.plan_for("A")}, 1)
     view = live.start_view(run, "web")
     started.append(view)
-    messages = ["", "{", "[]", "5", "null", '{"type": 7}', '{"type": "resize", "width": 1e9, "height": 1e9}',
-                '{"type": "button_press", "x": "a"}', '{"type": "set_device_pixel_ratio", "device_pixel_ratio": 1e9}',
-                '{"type": "set_device_pixel_ratio"}', '{"type": "toolbar_button", "name": "__init__"}', "x" * 100_000]
+    messages = ["", "{", "[]", "5", "null", '{"type": 7}',
+                '{"type": "resize", "width": 1e9, "height": 1e9}',
+                '{"type": "button_press", "x": "a"}',
+                '{"type": "set_device_pixel_ratio", "device_pixel_ratio": 1e9}',
+                '{"type": "set_device_pixel_ratio"}',
+                '{"type": "toolbar_button", "name": "__init__"}', "x" * 100_000]
 
     async def talk():
-        socket = await tornado.websocket.websocket_connect(view.address.replace("http", "ws") + "ws")
+        socket = await tornado.websocket.websocket_connect(view.address.replace("http", "ws") +
+                                                           "ws")
         for message in messages:
             await socket.write_message(message)
         await socket.write_message('{"type": "draw"}')
@@ -195,7 +213,8 @@ def test_what_a_page_sends_cannot_hurt(tmp_path, started):
 def test_titles_are_escaped(tmp_path, started):
     run = tmp_path / "run"
     described = synth.begin_run(run, {"A": synth.plan_for("A")}, 1)
-    synth.write_json(run / "run.json", {**described, "title": "<script>alert(1)</script> $\\frac{1}{0}$ $x"})
+    synth.write_json(run / "run.json",
+                     {**described, "title": "<script>alert(1)</script> $\\frac{1}{0}$ $x"})
     view = live.start_view(run, "web")
     started.append(view)
     wait_for(lambda: "script" in about(view)["title"])

@@ -1,5 +1,5 @@
-"""What the panels are told: shares, rates and medians that were planted, gaps where something was lost, and memory
-that stays bounded."""
+"""What the panels are told: shares, rates and medians that were planted, gaps where something was
+lost, and memory that stays bounded."""
 
 import json
 import tracemalloc
@@ -57,7 +57,8 @@ def test_churn_is_a_rate_whose_integral_is_the_count():
     key = (synth.SCOPES["node"], 0, 0, machine.machine.ids["node", "page_alloc"])
     total = sum(value for (scope, inst, _, id_), value in machine.machine.values.items()
                 if (scope, inst, id_) == (key[0], key[1], key[3]))
-    assert sum(known(rates)) * WIDTH == pytest.approx(total, rel=0.15)  # all but the bucket that still fills
+    # all but the bucket that still fills
+    assert sum(known(rates)) * WIDTH == pytest.approx(total, rel=0.15)
     assert times == sorted(times)
 
 
@@ -95,7 +96,8 @@ def test_a_record_of_losses_is_a_gap_too():
 def test_the_barn_says_that_there_is_none_until_a_counter_feeds_it():
     boot = boot_of(synth.capture(synth.plan_for("A", rounds=1)))
     assert not boot.has_barn
-    schema = {"id": 900, "name": "barn_full", "unit": "sheaves", "kind": "gauge", "scope": "node", "panel": "barn"}
+    schema = {"id": 900, "name": "barn_full", "unit": "sheaves", "kind": "gauge", "scope": "node",
+              "panel": "barn"}
     boot.take(Record("schema", 255, 500, 10**12, schema, 0, 0))
     assert boot.has_barn
     start = boot.hello["tsc_hz"]
@@ -109,7 +111,8 @@ def test_the_barn_says_that_there_is_none_until_a_counter_feeds_it():
 
 
 def test_panels_come_from_the_schema_and_not_from_names():
-    """The same boot with every counter renamed, but for the ending that says what the front end served."""
+    """The same boot with every counter renamed, but for the ending that says what the front end
+    served."""
     boot, decoder = BootState(), Decoder()
     for item in decoder.feed(synth.capture(synth.plan_for("B", **LONG))):
         if isinstance(item, Record) and item.type == "schema":
@@ -122,7 +125,8 @@ def test_panels_come_from_the_schema_and_not_from_names():
 
 
 def test_memory_stays_flat_over_hours():
-    """A day of samples at 20 Hz would be too slow to try; memory must not grow at all after the window is full."""
+    """A day of samples at 20 Hz would be too slow to try; memory must not grow at all after the
+    window is full."""
     plan = synth.plan_for("A", rounds=1)
     boot = boot_of(synth.capture(plan))
     counter = next(c for c in boot.roles.by_panel["contention"] if c.role == "taken")
@@ -157,7 +161,8 @@ def test_samples_without_a_hello_or_a_schema_are_survived():
     boot.take(Record("sample", 0, 0, 5, [[2, 0, 0, 31, 5]], 0, 0))
     boot.take(Fault("gap", 0, 0, 5, 0, 3))
     boot.take(Record("bench", 255, 0, 6, {"phase": "begin", "test": 7, "round": 0}, 0, 0))
-    boot.take(Record("bench", 255, 1, 7, {"phase": "result", "test": 7, "round": 0, "operations": 0, "cycles": 1}, 0, 0))
+    boot.take(Record("bench", 255, 1, 7, {"phase": "result", "test": 7, "round": 0, "operations": 0,
+                                          "cycles": 1}, 0, 0))
     assert boot.medians() == {}
     assert boot.test == "test 7"
     assert boot.lost == 3
@@ -200,24 +205,28 @@ def test_a_view_that_joins_late_shows_every_boot_and_no_failed_one(tmp_path):
     plans = {arm: synth.plan_for(arm, rounds=1) for arm in "AB"}
     order = synth.begin_run(run, plans, 2)["order"]
     for entry in order:
-        synth.run_boot(run, entry, plans[entry["arm"]], outcome="not parallel" if entry["id"] == "02-B" else "ok")
+        synth.run_boot(run, entry, plans[entry["arm"]], outcome="not parallel"
+                       if entry["id"] == "02-B" else "ok")
     for entry in order[2:]:  # the whole pair again
         synth.run_boot(run, {**entry, "id": entry["id"] + ".2", "attempt": 2}, plans[entry["arm"]])
     described = json.loads((run / "run.json").read_text())
     synth.write_json(run / "run.json", {**described, "state": "done"})
     state = read_all(RunFeed(run))
     assert list(state.boots) == ["01-A", "01-B", "02-B", "02-A", "02-B.2", "02-A.2"]
-    assert {arm: len(values) for arm, values in state.dots("malloc/64/solo").items()} == {"A": 2, "B": 2}
+    assert {arm: len(values) for arm, values in state.dots("malloc/64/solo").items()} == {"A": 2,
+                                                                                          "B": 2}
     assert state.current.place == 4
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"arms": 3}', '{"order": [1, {}], "arms": null, "machine": 5}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"arms": 3}',
+                                     '{"order": [1, {}], "arms": null, "machine": 5}'])
 def test_a_broken_run_file_is_survived(tmp_path, content):
     run = tmp_path / "run"
     (run / "boots" / "01-A").mkdir(parents=True)
     (run / "run.json").write_text(content)
     (run / "boots" / "01-A" / "boot.json").write_text(content)
-    (run / "boots" / "01-A" / "telemetry.bin").write_bytes(synth.capture(synth.plan_for("A", rounds=1)))
+    (run / "boots" / "01-A" / "telemetry.bin").write_bytes(synth.capture(synth.plan_for("A",
+                                                                                        rounds=1)))
     feed = RunFeed(run)
     for _ in range(3):
         feed.poll()
@@ -230,7 +239,8 @@ def test_a_shared_line_is_followed_in_the_console(tmp_path):
     entry = synth.begin_run(run, {"A": plan}, 1)["order"][0]
     synth.run_boot(run, entry, plan)
     boot = run / "boots" / entry["id"]
-    (boot / "console.log").write_bytes(b"text\r\n" + (boot / "telemetry.bin").read_bytes() + b"more\r\n")
+    (boot / "console.log").write_bytes(b"text\r\n" + (boot / "telemetry.bin").read_bytes() +
+                                       b"more\r\n")
     (boot / "telemetry.bin").unlink()
     feed = RunFeed(run)
     feed.poll()
@@ -280,7 +290,8 @@ class Line:
 def test_a_serial_line_that_is_joined_in_the_middle_and_boots_again():
     first = synth.capture(synth.plan_for("A", rounds=1))
     second = synth.capture(synth.plan_for("A", rounds=1, start=5_000_000))
-    feed = SerialFeed(Line(first[8000:12000], first[12000:], b"GRUB\r\n" + second[:5000], second[5000:]), "ttyS9")
+    feed = SerialFeed(Line(first[8000:12000], first[12000:], b"GRUB\r\n" + second[:5000],
+                           second[5000:]), "ttyS9")
     for _ in range(5):
         feed.poll()
     assert list(feed.state.boots) == ["boot 1", "boot 2"]

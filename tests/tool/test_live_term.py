@@ -21,13 +21,15 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
 
 def run_of(tmp_path, **changes):
     run = tmp_path / "run"
-    plans = {arm: synth.plan_for(arm, **{"rounds": 2, "noise": 0.0, "round_ms": 900, **changes}) for arm in "AB"}
+    plans = {arm: synth.plan_for(arm, **{"rounds": 2, "noise": 0.0, "round_ms": 900, **changes})
+             for arm in "AB"}
     synth.write_run(run, plans, pairs=2)
     return run
 
 
 def console(encoding="utf-8", width=100):
-    return Console(file=io.TextIOWrapper(io.BytesIO(), encoding), width=width, highlight=False, color_system=None)
+    return Console(file=io.TextIOWrapper(io.BytesIO(), encoding), width=width, highlight=False,
+                   color_system=None)
 
 
 def said(console_):
@@ -78,11 +80,13 @@ def test_markup_in_names_is_only_text(tmp_path):
 
 @pytest.mark.parametrize("kind", ["dumb", "xterm", "none"])
 def test_as_a_process_on_a_terminal(tmp_path, kind):
-    """A terminal that can place its cursor gets a picture that stays; one that cannot gets no control codes."""
+    """A terminal that can place its cursor gets a picture that stays; one that cannot gets no
+    control codes."""
     run = run_of(tmp_path)
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "telemetry.live", "term", str(run), "--linger", "0"]
-    environment = {**ENVIRONMENT, "TERM": "dumb" if kind == "none" else kind, "LANG": "C.UTF-8", "COLUMNS": "100"}
+    environment = {**ENVIRONMENT, "TERM": "dumb" if kind == "none" else kind, "LANG": "C.UTF-8",
+                   "COLUMNS": "100"}
     out = slave if kind != "none" else subprocess.PIPE
     view = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     os.close(slave)

@@ -1,25 +1,28 @@
-"""Bytes in, records out: the one reader of the telemetry stream (docs/PROTOCOL.md), for boots, replay and view.
+"""Bytes in, records out: the one reader of the telemetry stream (docs/PROTOCOL.md), for boots,
+replay and view.
 
-The stream is what a serial line made of it, so the reader believes nothing: not a length, not a sequence number,
-not that the bytes belong to this boot. Three steps, each of which turns what it cannot use into a Fault:
+The stream is what a serial line made of it, so the reader believes nothing: not a length, not a
+sequence number, not that the bytes belong to this boot. Three steps, each of which turns what it
+cannot use into a Fault:
 
-  frames    bytes between zeros; COBS, CRC-32 and a CBOR item without tags or open-ended lengths. A bad segment is a
-            fault of kind "damage" (or Text, where console and telemetry share the line) and costs itself only. A
-            good frame that is no record is a fault of kind "shape".
-  sequence  each stream counts its records from 0. What fits is taken. What does not fit is held until the stream's
-            next record tells what it was: the sequence goes on from it ("gap": records were lost; "restart":
-            another boot began) or goes on from before it ("foreign": it was never ours). So one stray frame cannot
-            make the reader throw away the rest, and no record is credited to another boot. A frame that was seen
-            before is a "repeat"; time that falls within a stream is a fault of kind "time". Only a panic is taken ahead
-            of its turn: it is sent before what still waits in the rings.
-  parts     the parts of a long record are joined; if some are lost the rest is delivered with `missing` set, or is
-            a fault of kind "incomplete" if it makes no sense without them.
+  frames    bytes between zeros; COBS, CRC-32 and a CBOR item without tags or open-ended lengths. A
+            bad segment is a fault of kind "damage" (or Text, where console and telemetry share the
+            line) and costs itself only. A good frame that is no record is a fault of kind "shape".
+  sequence  each stream counts its records from 0. What fits is taken. What does not fit is held
+            until the stream's next record tells what it was: the sequence goes on from it ("gap":
+            records were lost; "restart": another boot began) or goes on from before it ("foreign":
+            it was never ours). So one stray frame cannot make the reader throw away the rest, and
+            no record is credited to another boot. A frame that was seen before is a "repeat"; time
+            that falls within a stream is a fault of kind "time". Only a panic is taken ahead of its
+            turn: it is sent before what still waits in the rings.
+  parts     the parts of a long record are joined; if some are lost the rest is delivered with
+            `missing` set, or is a fault of kind "incomplete" if it makes no sense without them.
 
-Every fault is dated with the time of the last record taken before it. Memory is bounded: one frame, one held record
-a stream, one record in parts a stream, and a ring of 65536 check sums a stream.
+Every fault is dated with the time of the last record taken before it. Memory is bounded: one frame,
+one held record a stream, one record in parts a stream, and a ring of 65536 check sums a stream.
 
-What it deliberately does not do: it keeps no values and knows no counter. Works on any split of the same bytes with
-the same result.
+What it deliberately does not do: it keeps no values and knows no counter. Works on any split of the
+same bytes with the same result.
 """
 
 import io
@@ -43,9 +46,10 @@ REMEMBERED = 65536  # check sums a stream, to tell a repeated frame from another
 READ = 1 << 20
 PANIC = TYPES.index("panic")
 
-# A sample is by far the commonest record. This lets through arrays and unsigned numbers only, at C speed.
+# Samples are by far the most bytes. This lets through arrays and unsigned numbers only, at C speed.
 _SAMPLE = re.compile(
-    rb"\x87\x03(?:[\x00-\x17\x80-\x97]++|[\x18\x98].|[\x19\x99]..|\x1a....|\x1b........)*+", re.DOTALL
+    rb"\x87\x03(?:[\x00-\x17\x80-\x97]++|[\x18\x98].|[\x19\x99]..|\x1a....|\x1b........)*+",
+    re.DOTALL
 )
 _INT = {int}
 _TEXT = re.compile(rb"[\x20-\x7e\t\r\n\x1b]*")
@@ -53,7 +57,8 @@ _TEXT = re.compile(rb"[\x20-\x7e\t\r\n\x1b]*")
 
 @dataclass(frozen=True)
 class Record:
-    """One whole record. `boot` counts the boots seen in this stream of bytes; a boot's own file has only boot 0."""
+    """One whole record. `boot` counts the boots seen in this stream of bytes; a boot's own file has
+    only boot 0."""
 
     type: str
     stream: int
@@ -68,7 +73,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that was not right: see the head of this file for the kinds. `count`: records lost (gap)."""
+    """Something that was not right: see the head of this file for the kinds. `count`: records lost
+    (gap)."""
 
     kind: str
     offset: int
@@ -107,7 +113,8 @@ class _Frame:
 class _Stream:
     next: int = 0
     time: int = 0
-    known: bool = True  # whether `next` means something: a reader that joins in the middle has to learn it
+    # whether `next` means something: a reader that joins in the middle has to learn it
+    known: bool = True
     held: _Frame | None = None
     early: set[int] = field(default_factory=set)  # taken ahead of their turn
     crcs: array = field(default_factory=lambda: array("Q"))
@@ -115,6 +122,11 @@ class _Stream:
 
     def fits(self, frame: _Frame) -> bool:
         return not self.known or (frame.seq == self.next and frame.time >= self.time)
+
+    def overtaken_by(self, frame: _Frame) -> bool:
+        """Whether this is a panic that was sent before its turn."""
+        ahead = frame.seq > self.next and frame.time >= self.time
+        return frame.type == PANIC and ahead and not self.seen(frame)
 
     def seen(self, frame: _Frame) -> bool:
         slot = frame.seq % REMEMBERED
@@ -159,7 +171,8 @@ def _uncobs_long(segment: bytes) -> bytes | None:
 
 
 def _is_plain(payload: bytes) -> bool:
-    """Whether this is CBOR without tags, floats, null or open-ended lengths, whose strings end inside it."""
+    """Whether this is CBOR without tags, floats, null or open-ended lengths, whose strings end
+    inside it."""
     position, size = 0, len(payload)
     while position < size:
         head = payload[position]
@@ -212,7 +225,8 @@ def _frame(payload: bytes, crc: int, offset: int, end: int) -> _Frame:
 
 
 def _merge(bodies: list) -> Any:
-    """Join the bodies of parts: arrays one after the other, maps key by key, maps and arrays in them likewise."""
+    """Join the bodies of parts: arrays one after the other, maps key by key, maps and arrays in
+    them likewise."""
     if isinstance(bodies[0], list):
         return [row for body in bodies for row in body]
     whole: dict = {}
@@ -231,8 +245,9 @@ def _merge(bodies: list) -> Any:
 class Decoder:
     """Feed it bytes in any pieces; it returns what they complete.
 
-    shared_line: console text may stand between frames. from_start: the bytes begin with the boot, so that a first
-    record with a number above 0 means a loss; a reader that joins a running machine says False.
+    shared_line: console text may stand between frames. from_start: the bytes begin with the boot,
+    so that a first record with a number above 0 means a loss; a reader that joins a running machine
+    says False.
     """
 
     def __init__(self, shared_line: bool = False, from_start: bool = True):
@@ -268,7 +283,8 @@ class Decoder:
         if self._tail or self._pieces:
             self._segment(self._tail, self.offset - len(self._tail))
             self._tail = b""
-        for stream in sorted(self._streams) * 2:  # twice: a restart gives other streams new held records
+        # twice: a restart gives other streams new held records
+        for stream in sorted(self._streams) * 2:
             self._settle_last(stream)
         for state in self._streams.values():
             self._deliver_parts(state)
@@ -305,7 +321,8 @@ class Decoder:
             self._fault("damage", offset, len(segment))
 
     def _piece(self, piece: bytes, offset: int) -> None:
-        """A piece of a segment too long for a frame: text at once, damage as one fault when the segment ends."""
+        """A piece of a segment too long for a frame: text at once, damage as one fault when the
+        segment ends."""
         self._pieces += 1
         if self.shared_line and _TEXT.fullmatch(piece):
             self._out.append(Text(piece, offset))
@@ -340,7 +357,7 @@ class Decoder:
         if state.fits(frame):
             self._drop_held(state)
             self._accept(state, frame)
-        elif frame.type == PANIC and frame.seq > state.next and frame.time >= state.time and not state.seen(frame):
+        elif state.overtaken_by(frame):
             state.early.add(frame.seq)
             state.remember(frame)
             self._join(state, frame)
@@ -354,11 +371,13 @@ class Decoder:
             self._settle(state, frame)
 
     def _settle(self, state: _Stream, frame: _Frame) -> None:
-        """A second record in a row that does not fit: decide what the first was, then look at this one again."""
+        """A second record in a row that does not fit: decide what the first was, then look at this
+        one again."""
         held = state.held
         follows = frame.seq == held.seq + 1 and frame.time >= held.time
         if held.type == 0 and frame.seq > held.seq and frame.time >= held.time:
-            follows = True  # a hello is at home in any boot; a loss right behind it is likely enough
+            # a hello is at home in any boot; a loss right behind it is likely enough
+            follows = True
         if follows and held.seq < state.next:
             self._restart()
             self._arrange(frame)
@@ -370,12 +389,15 @@ class Decoder:
             state.held = frame
 
     def _ahead(self, state: _Stream, frame: _Frame) -> bool:
-        """Whether the held record and this one both lie ahead in order: two losses, one soon after the other."""
+        """Whether the held record and this one both lie ahead in order: two losses, one soon after
+        the other."""
         held = state.held
-        return held.seq > state.next and held.time >= state.time and frame.seq > held.seq and frame.time >= held.time
+        ahead = held.seq > state.next and held.time >= state.time
+        return ahead and frame.seq > held.seq and frame.time >= held.time
 
     def _settle_last(self, stream: int) -> None:
-        """Nothing follows. What lies ahead was ours; a hello begins another boot; the rest cannot be known."""
+        """Nothing follows. What lies ahead was ours; a hello begins another boot; the rest cannot
+        be known."""
         state = self._streams.get(stream)
         held = state.held if state else None
         if held is None:
@@ -405,8 +427,8 @@ class Decoder:
         self._accept(state, held)
 
     def _restart(self) -> None:
-        """Another boot began. Held records that lie behind their stream are its first ones, the others the last
-        of the boot before."""
+        """Another boot began. Held records that lie behind their stream are its first ones, the
+        others the last of the boot before."""
         streams, self._streams = self._streams, {}
         first = []
         for state in streams.values():
@@ -417,7 +439,8 @@ class Decoder:
             self._deliver_parts(state)
         first.sort(key=lambda frame: frame.offset)
         self.boot += 1
-        self._fault("restart", first[0].offset if first else self.offset, 0, detail="another boot began")
+        self._fault("restart", first[0].offset if first else self.offset, 0,
+                    detail="another boot began")
         self.time = None
         for frame in first:
             self._arrange(frame)
@@ -437,7 +460,8 @@ class Decoder:
     def _join(self, state: _Stream, frame: _Frame) -> None:
         if state.parts:
             first = state.parts[0]
-            if (first.type, first.parts, first.seq - first.part) != (frame.type, frame.parts, frame.seq - frame.part):
+            same = first.type == frame.type and first.parts == frame.parts
+            if not same or first.seq - first.part != frame.seq - frame.part:
                 self._deliver_parts(state)
         state.parts.append(frame)
         if frame.part == frame.parts - 1:
@@ -459,9 +483,8 @@ class Decoder:
             self._fault(bad, first.offset, last.end - first.offset, first.stream, detail=wrong)
             return
         seq = first.seq - first.part
-        self._out.append(
-            Record(kind, first.stream, seq, first.time, body, first.offset, last.end, self.boot, missing)
-        )
+        where = first.offset, last.end, self.boot, missing
+        self._out.append(Record(kind, first.stream, seq, first.time, body, *where))
 
 
 def decode_file(path: str | Path, shared_line: bool = False) -> Iterator[Record | Fault | Text]:

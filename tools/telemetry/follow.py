@@ -1,8 +1,9 @@
-"""Reads a capture while it grows: the file is the pipe, so that one complete copy exists whoever reads it.
+"""Reads a capture while it grows: the file is the pipe, so that one complete copy exists whoever
+reads it.
 
-A Follower asks the file for what is new and hands it to a Decoder. It never blocks, holds at most one read of bytes,
-and takes a file that does not exist yet for an empty one. A file that shrank is another boot's (or was damaged), and
-is read again from its beginning by a new decoder.
+A Follower asks the file for what is new and hands it to a Decoder. It never blocks, holds at most
+one read of bytes, and takes a file that does not exist yet for an empty one. A file that shrank is
+another boot's (or was damaged), and is read again from its beginning by a new decoder.
 """
 
 from __future__ import annotations
@@ -55,10 +56,12 @@ class Follower:
 def follow(
     path: str | Path, ended: Callable[[], bool], shared_line: bool = False, pause: float = 0.05
 ) -> Iterator[Record | Fault | Text]:
-    """Everything in a growing file until `ended()` says that nobody writes any more and all was read."""
+    """Everything in a growing file until `ended()` says that nobody writes any more and all was
+    read."""
     follower = Follower(path, shared_line)
     while True:
-        last = ended()  # asked before reading: what was written before it became true is then read too
+        # asked before reading: what was written before it became true is then read too
+        last = ended()
         items = follower.poll()
         yield from items
         if last and not follower.behind:

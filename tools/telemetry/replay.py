@@ -1,4 +1,5 @@
-"""The verb `replay`: the live plots of an archived boot, by the same decoder and the same panels."""
+"""The verb `replay`: the live plots of an archived boot, by the same decoder and the same
+panels."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from .errors import HayloftError
 
 
 def show_feed(feed, kind: str, port: int | None) -> int:
-    """Shows a feed in this process until Ctrl-C, which is the ordinary end of looking at something."""
+    """Shows a feed in this process until Ctrl-C, which is the ordinary end of looking at
+    something."""
     try:
         if kind == "term":
             from .live import term
@@ -17,7 +19,10 @@ def show_feed(feed, kind: str, port: int | None) -> int:
         else:
             from .live import web
 
-            web.serve(feed, port, say=lambda address: print(f"live view: {address} (Ctrl-C ends it)", flush=True))
+            def say(address):
+                print(f"live view: {address} (Ctrl-C ends it)", flush=True)
+
+            web.serve(feed, port, say=say)
     except KeyboardInterrupt:
         print()
     return 0
@@ -29,7 +34,8 @@ def main(boot: str | Path, speed: float = 1.0, port: int | None = None, kind: st
 
     folder = Path(boot)
     if not (folder / "telemetry.bin").is_file():
-        raise HayloftError(f"{folder}: no telemetry.bin in it; name the folder of one boot, such as RUN/boots/01-A")
+        raise HayloftError(f"{folder}: no telemetry.bin in it; name the folder of one boot, "
+                           "such as RUN/boots/01-A")
     if not 0 <= speed <= 1e6:
         raise HayloftError(f"--speed {speed:g}: wants a number from 0 (all at once) to 1000000")
     return show_feed(BootFeed(folder, speed), kind, port)

@@ -1,8 +1,10 @@
-"""What a record's body must look like, by docs/PROTOCOL.md, so that no reader after the decoder need ask again.
+"""What a record's body must look like, by docs/PROTOCOL.md, so that no reader after the decoder
+need ask again.
 
-A body that passed the CRC was written by a kernel, but perhaps by one with a bug, or by someone who wants to see
-the tool fall. Each checker returns None if the value is as the protocol says, else a few words on what is wrong.
-Keys that the protocol does not know are let through: that is how it grows. Nothing here converts or repairs.
+A body that passed the CRC was written by a kernel, but perhaps by one with a bug, or by someone who
+wants to see the tool fall. Each checker returns None if the value is as the protocol says, else a
+few words on what is wrong. Keys that the protocol does not know are let through: that is how it
+grows. Nothing here converts or repairs.
 """
 
 LARGEST = 2**64 - 1
@@ -94,40 +96,49 @@ _FRAMES = array(row(unsigned, text, unsigned))
 # type -> (keys that must be there, keys that may be)
 _BODIES = {
     "hello": (
-        {"protocol": positive, "tsc_hz": positive, "cpus": array(row(small, unsigned, unsigned, signed)),
+        {"protocol": positive, "tsc_hz": positive,
+         "cpus": array(row(small, unsigned, unsigned, signed)),
          "knobs": mapping(text)},
-        {"kernel": text, "git": text, "dirty": boolean, "compiler": text, "flags": text, "variant": text,
-         "schema": unsigned, "platform": text, "hypervisor": text, "cpus_found": unsigned, "memory": unsigned,
+        {"kernel": text, "git": text, "dirty": boolean, "compiler": text, "flags": text,
+         "variant": text,
+         "schema": unsigned, "platform": text, "hypervisor": text, "cpus_found": unsigned,
+         "memory": unsigned,
          "tsc_invariant": boolean, "flags_fault": boolean, "tick_hz": unsigned, "args": text,
          "refused": array(row(text, text, text))},
     ),
     "schema": (
-        {"id": unsigned, "name": text, "unit": text, "kind": one_of("sum", "max", "gauge", "derived"),
+        {"id": unsigned, "name": text, "unit": text,
+         "kind": one_of("sum", "max", "gauge", "derived"),
          "scope": one_of(*SCOPES)},
         {"panel": text, "doc": text, "formula": text},
     ),
     "object": (
         {"kind": one_of("cache", "lock", "node", "test"), "id": unsigned, "name": text},
-        {"size": unsigned, "capacity": unsigned, "class": text, "unit": text, "shape": text, "cpus": unsigned,
+        {"size": unsigned, "capacity": unsigned, "class": text, "unit": text, "shape": text,
+         "cpus": unsigned,
          "skip": text},
     ),
     "bench": (
         {"phase": one_of("begin", "end", "result"), "test": unsigned, "round": unsigned},
         {"operations": unsigned, "cycles": unsigned, "wall": unsigned, "n": unsigned,
-         "cpus": array(row(small, small, unsigned, unsigned, unsigned)), "counted": row(unsigned, unsigned),
+         "cpus": array(row(small, small, unsigned, unsigned, unsigned)),
+         "counted": row(unsigned, unsigned),
          "claimed": row(unsigned, unsigned)},
     ),
-    "check": ({"name": text, "ok": boolean}, {"when": text, "detail": text, "values": mapping(signed)}),
+    "check": ({"name": text, "ok": boolean},
+              {"when": text, "detail": text, "values": mapping(signed)}),
     "event": ({"kind": text}, {"text": text, "values": mapping(unsigned)}),
     "lost": ({"stream": unsigned, "count": unsigned}, {"from": unsigned, "to": unsigned}),
     "panic": (
         {"kind": unsigned, "name": text},
         {"text": text, "file": text, "line": unsigned, "values": array(signed), "cpu": unsigned,
-         "registers": mapping(unsigned), "backtrace": _FRAMES, "others": array(row(unsigned, _FRAMES))},
+         "registers": mapping(unsigned), "backtrace": _FRAMES,
+         "others": array(row(unsigned, _FRAMES))},
     ),
     "bye": (
         {"outcome": text},
-        {"reason": text, "totals": array(row(unsigned, unsigned, unsigned)), "telemetry": mapping(unsigned)},
+        {"reason": text, "totals": array(row(unsigned, unsigned, unsigned)),
+         "telemetry": mapping(unsigned)},
     ),
 }
 
@@ -168,6 +179,7 @@ def wrong_with(kind: str, body) -> str | None:
                 return f"{kind} {key} {wrong}"
     if kind == "hello" and body["protocol"] != PROTOCOL:
         return f"hello speaks protocol {body['protocol']}; this reader knows {PROTOCOL}"
-    if kind == "bench" and body["phase"] == "result" and not {"operations", "cycles"} <= body.keys():
+    result = kind == "bench" and body["phase"] == "result"
+    if result and not {"operations", "cycles"} <= body.keys():
         return "bench result lacks operations or cycles"
     return None

@@ -1,7 +1,9 @@
-"""The verb `watch`: live plots of a run in progress, of one boot whose tests repeat, of a machine on a serial line.
+"""The verb `watch`: live plots of a run in progress, of one boot whose tests repeat, of a machine
+on a serial line.
 
-A watched boot is a run of one boot in a folder that goes away afterwards, so that the view is the same process that
-reads the same files as in a run. What it measures is shown and not kept: a claim needs `run`.
+A watched boot is a run of one boot in a folder that goes away afterwards, so that the view is the
+same process that reads the same files as in a run. What it measures is shown and not kept: a claim
+needs `run`.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ ENDLESS = {"kbench": "3", "repeat": "1", "deadline": "0"}  # unless the argument
 BOOT_ID = "watch"
 
 
-def main(run: str | None = None, args: str = "", machine: str | None = None, settings=(), serial: str | None = None,
+def main(run: str | None = None, args: str = "", machine: str | None = None, settings=(),
+         serial: str | None = None,
          port: int | None = None, kind: str = "web") -> int:
-    """One of: run, a run's folder or name; serial, a device; else a boot with args. Returns the exit code."""
+    """One of: run, a run's folder or name; serial, a device; else a boot with args. Returns the
+    exit code."""
     if run and serial:
         raise HayloftError("watch: a run or --serial, not both")
     if (run or serial) and (args or machine or settings):
-        raise HayloftError("watch: --args, --machine and --set are for a boot, not for a run or a serial line")
+        raise HayloftError("watch: --args, --machine and --set are for a boot, "
+                           "not for a run or a serial line")
     if run:
         return watch_run(run, port, kind)
     if serial:
@@ -47,12 +52,14 @@ def watch_serial(device: str, port: int | None, kind: str) -> int:
     try:
         import serial
     except ImportError:
-        raise HayloftError("watch --serial needs python3-serial; ./hayloft doctor --install gets it", EXIT_MACHINE) from None
+        raise HayloftError("watch --serial needs python3-serial; "
+                           "./hayloft doctor --install gets it", EXIT_MACHINE) from None
     try:
         with serial.serial_for_url(device, baudrate=BAUD, timeout=0) as line:
             return show_feed(SerialFeed(line, device), kind, port)
     except (serial.SerialException, OSError, ValueError) as error:
-        raise HayloftError(f"{device}: {error}; is the device there, and may you read it?", EXIT_MACHINE) from None
+        raise HayloftError(f"{device}: {error}; is the device there, and may you read it?",
+                           EXIT_MACHINE) from None
 
 
 def watch_boot(args: str, machine: str | None, settings, port: int | None, kind: str) -> int:
@@ -94,10 +101,12 @@ def _watch_boot(args: str, spec, folder: Path, port: int | None, kind: str) -> i
     spec = dataclasses.replace(spec, timeout=0)  # until it is stopped
     title = f"watching {args}" if args else "watching the default arguments"
     store.write_json(folder / "run.json", {
-        "title": title, "arms": {"A": args}, "reference": "A", "state": "running", "machine": spec.describe()})
+        "title": title, "arms": {"A": args}, "reference": "A", "state": "running",
+        "machine": spec.describe()})
     boot_dir = folder / "boots" / BOOT_ID
     boot_dir.mkdir(parents=True)
-    about = {"id": BOOT_ID, "arm": "A", "pair": 1, "point": {}, "args": arguments, "started": machine.now()}
+    about = {"id": BOOT_ID, "arm": "A", "pair": 1, "point": {}, "args": arguments,
+             "started": machine.now()}
     store.write_json(boot_dir / "boot.json", about)
     view = live.start_view(folder, kind, port)
     try:
@@ -106,8 +115,10 @@ def _watch_boot(args: str, spec, folder: Path, port: int | None, kind: str) -> i
         running = machine.start(spec, build.open_image(elf, spec.hosted), arguments, boot_dir)
         ended = running.wait()
         result, (what, why) = run.judge(boot_dir, ended, arguments, knobs)
-        store.write_json(boot_dir / "boot.json", {**about, "ended": ended.ended, "outcome": what, "reason": why})
-        print(f"the boot ended: {what}{f': {why}' if why else ''}; the picture stays until Ctrl-C", flush=True)
+        store.write_json(boot_dir / "boot.json",
+                         {**about, "ended": ended.ended, "outcome": what, "reason": why})
+        print(f"the boot ended: {what}{f': {why}' if why else ''}; the picture stays until Ctrl-C",
+              flush=True)
         codes = {outcome.OK: 0, outcome.REFUSED: EXIT_USAGE}
         _stay(view)
         return codes.get(what, EXIT_BOOTS)

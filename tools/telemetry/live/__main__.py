@@ -1,7 +1,7 @@
 """python3 -m telemetry.live web|term RUN_DIR: the view as a process of its own.
 
-It reads the run's folder and nothing else, at the lowest priority, and ends soon after the run does, or when its
-parent is gone. The first line of `web` on standard output is the page's address.
+It reads the run's folder and nothing else, at the lowest priority, and ends soon after the run
+does, or when its parent is gone. The first line of `web` on standard output is the page's address.
 """
 
 import argparse
@@ -17,7 +17,8 @@ LINGER = 3.0  # seconds after the run's end: time for browsers to fetch the last
 
 
 def lower_priority(parent: int | None):
-    """Idle priority, and the parent-death signal; returns a function that says whether the parent lives."""
+    """Idle priority, and the parent-death signal; returns a function that says whether the parent
+    lives."""
     os.nice(19)
     if parent is None:
         return lambda: True
@@ -30,8 +31,10 @@ def main() -> int:
     parser.add_argument("kind", choices=("web", "term"))
     parser.add_argument("run_dir")
     parser.add_argument("--port", type=int)
-    parser.add_argument("--parent", type=int, help="end when this process, which must be the parent, does")
-    parser.add_argument("--linger", type=float, default=LINGER, help="seconds to stay after the run's end")
+    parser.add_argument("--parent", type=int,
+                        help="end when this process, which must be the parent, does")
+    parser.add_argument("--linger", type=float, default=LINGER,
+                        help="seconds to stay after the run's end")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     alive = lower_priority(options.parent)

@@ -1,7 +1,8 @@
 """The picture: a header and seven panels on one Matplotlib figure, redrawn in parts.
 
-A whole draw of such a figure takes about a third of a second, which a watched machine would feel. So the board draws
-only the panels that changed, and each of these draws mostly what moves on it (panels.py).
+A whole draw of such a figure takes about a third of a second, which a watched machine would feel.
+So the board draws only the panels that changed, and each of these draws mostly what moves on it
+(panels.py).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import matplotlib
 from matplotlib.figure import Figure
 
-from .panels import (COLOURS, Barn, Churn, Contention, Hits, Locks, Medians, Over, Panel, arm_colour,
-                     shorten)
+from .panels import (COLOURS, Barn, Churn, Contention, Hits, Locks, Medians, Over, Panel,
+                     arm_colour, shorten)
 from .state import RunState
 
 SIZE = (12.8, 7.2)  # inches at 100 dots
@@ -18,12 +19,16 @@ DPI = 100
 HEADER = 0.075  # of the height
 
 STYLE = {
-    "font.size": 8.5, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "font.size": 8.5, "axes.titlesize": 10, "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
     "axes.labelsize": 8.5, "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 7.5,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.edgecolor": "#888888", "lines.linewidth": 1.6,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.edgecolor": "#888888",
+    "lines.linewidth": 1.6,
     "legend.frameon": False, "legend.handlelength": 1.4, "legend.columnspacing": 1.0,
-    "path.simplify": True, "figure.facecolor": "white", "font.family": "DejaVu Sans", "toolbar": "None",
+    "path.simplify": True, "figure.facecolor": "white", "font.family": "DejaVu Sans",
+    "toolbar": "None",
     "text.parse_math": False,  # titles and names are other people's text
 }
 
@@ -46,11 +51,14 @@ class Header(Panel):
         title, warning = decor
         self.axes.set_axis_off()
         self.axes.set_title("")
-        self.axes.text(0, 0.72, shorten(title or "Hayloft", 78), transform=self.axes.transAxes, fontsize=13,
-                       fontweight="bold", va="center")
-        self.axes.text(1, 0.72, warning, transform=self.axes.transAxes, ha="right", va="center", color=COLOURS[1])
-        self.where = self.animate(self.axes.text(0, 0.12, "", transform=self.axes.transAxes, fontsize=10, va="center"))
-        self.losses = self.animate(self.axes.text(1, 0.12, "", transform=self.axes.transAxes, ha="right",
+        self.axes.text(0, 0.72, shorten(title or "Hayloft", 78), transform=self.axes.transAxes,
+                       fontsize=13, fontweight="bold", va="center")
+        self.axes.text(1, 0.72, warning, transform=self.axes.transAxes, ha="right", va="center",
+                       color=COLOURS[1])
+        self.where = self.animate(self.axes.text(0, 0.12, "", transform=self.axes.transAxes,
+                                                 fontsize=10, va="center"))
+        self.losses = self.animate(self.axes.text(1, 0.12, "", transform=self.axes.transAxes,
+                                                  ha="right",
                                                   va="center", color=COLOURS[1]))
 
     def fill(self, content):

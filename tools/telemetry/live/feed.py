@@ -1,7 +1,8 @@
 """Where a view's records come from: a run folder that grows, an archived boot, a serial port.
 
-A feed has a `state` (RunState), `poll()` that reads what is new, within a budget of bytes so that the view stays
-prompt, and returns whether anything changed, and `ended`. Feeds only read; nothing that they do reaches a boot.
+A feed has a `state` (RunState), `poll()` that reads what is new, within a budget of bytes so that
+the view stays prompt, and returns whether anything changed, and `ended`. Feeds only read; nothing
+that they do reaches a boot.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ BUDGET = 512 * 1024  # bytes a poll
 
 
 def read_json(path: Path) -> dict:
-    """A dictionary, {} if the file is not there; files are renamed into place, so it is never half there."""
+    """A dictionary, {} if the file is not there; files are renamed into place, so it is never half
+    there."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -27,7 +29,8 @@ def read_json(path: Path) -> dict:
 
 
 class RunFeed:
-    """A run folder, from before its first boot to its end. Boots are read in the order in which they began."""
+    """A run folder, from before its first boot to its end. Boots are read in the order in which
+    they began."""
 
     def __init__(self, run_dir: str | Path):
         self.run_dir = Path(run_dir)
@@ -74,7 +77,12 @@ class RunFeed:
         except OSError:
             return []
         new = [path for path in found if path.name not in self._done]
-        return sorted(new, key=lambda path: (str(read_json(path / "boot.json").get("started") or "~"), path.name))
+        return sorted(new, key=self._began)
+
+    @staticmethod
+    def _began(path: Path) -> tuple[str, str]:
+        """Sorts boots by when they were started; one that does not say so yet is the newest."""
+        return str(read_json(path / "boot.json").get("started") or "~"), path.name
 
     def _open_next(self) -> bool:
         waiting = self._waiting()
@@ -110,7 +118,8 @@ class RunFeed:
         if items:
             self.state.update(boot)
         if self._open is None:
-            self.state.boots[name].outcome = str(about.get("outcome") or boot.outcome or "incomplete")
+            outcome = about.get("outcome") or boot.outcome or "incomplete"
+            self.state.boots[name].outcome = str(outcome)
         return bool(items) or self._open is None
 
 
@@ -124,7 +133,8 @@ class BootFeed:
         shared = "telemetry.port=com1" in str(about.get("args") or "").split()
         self.state = RunState()
         self.state.describe(run)
-        self.state.title = f"replay of {boot_dir.resolve().name}" + (f": {self.state.title}" if run else "")
+        of_run = f": {self.state.title}" if run else ""
+        self.state.title = f"replay of {boot_dir.resolve().name}{of_run}"
         self.state.state, self.state.planned, self.state.alone = "running", 0, True
         self.boot = BootState(boot_dir.resolve().name, str(about.get("arm") or "A"), 1)
         self.state.begin(self.boot)
@@ -135,7 +145,8 @@ class BootFeed:
         self._began: tuple[float, int] | None = None
 
     def _due(self, item) -> bool:
-        """Whether a record's time has come. The first record sets the clock; what has no later time is due."""
+        """Whether a record's time has come. The first record sets the clock; what has no later time
+        is due."""
         if not self.speed or not isinstance(item, Record) or not self.boot.hz:
             return True
         if self._began is None:
@@ -162,7 +173,8 @@ class BootFeed:
 
 
 class SerialFeed:
-    """A real machine on a serial line, joined whenever the tool is started; each of its boots is one here."""
+    """A real machine on a serial line, joined whenever the tool is started; each of its boots is
+    one here."""
 
     def __init__(self, port, name: str):
         self.port = port  # a pyserial port with a timeout of 0, or anything with read()

@@ -1,15 +1,18 @@
 """The panels of the live picture: what each shows, and how little of it is drawn anew.
 
-Each panel keeps a picture of its empty self (frame, ticks, title, legend) and is drawn anew only when one of these
-changes, which the panels make rare by moving their limits in steps; else the picture is put back and the few moving
-artists are drawn on it. Nothing shown depends on the viewer's clock: with the feed stopped no pixel changes.
+Each panel keeps a picture of its empty self (frame, ticks, title, legend) and is drawn anew only
+when one of these changes, which the panels make rare by moving their limits in steps; else the
+picture is put back and the few moving artists are drawn on it. Nothing shown depends on the
+viewer's clock: with the feed stopped no pixel changes.
 
-Colours are Okabe and Ito's, which people with any colour vision can tell apart; arms have the same colour throughout.
+Colours are Okabe and Ito's, which people with any colour vision can tell apart; arms have the same
+colour throughout.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -62,13 +65,15 @@ def window(boot) -> tuple[float, float]:
 
 
 class Panel:
-    """One panel. `gather(state)` returns (decor, content), plain values: decor is what the empty self depends on,
-    content what moves on it. `dress(decor)` makes the one, `fill(content)` sets the other's artists."""
+    """One panel. `gather(state)` returns (decor, content), plain values: decor is what the empty
+    self depends on, content what moves on it. `dress(decor)` makes the one, `fill(content)` sets
+    the other's artists."""
 
     name = title = ""
 
     def __init__(self, figure: Figure, rectangle: tuple[float, float, float, float], margins):
-        """rectangle: left, bottom, width, height of the whole panel; margins: what labels need inside it."""
+        """rectangle: left, bottom, width, height of the whole panel; margins: what labels need
+        inside it."""
         self.figure, self.rectangle = figure, rectangle
         x, y, w, h = rectangle
         left, bottom, right, top = margins
@@ -118,11 +123,13 @@ class Panel:
 
     def box(self):
         x, y, w, h = self.rectangle
-        return matplotlib.transforms.Bbox.from_bounds(x, y, w, h).transformed(self.figure.transFigure)
+        bounds = matplotlib.transforms.Bbox.from_bounds(x, y, w, h)
+        return bounds.transformed(self.figure.transFigure)
 
     def _wipe(self, renderer) -> None:
         x, y, w, h = self.rectangle
-        blank = matplotlib.patches.Rectangle((x, y), w, h, transform=self.figure.transFigure, color="white")
+        blank = matplotlib.patches.Rectangle((x, y), w, h, transform=self.figure.transFigure,
+                                             color="white")
         blank.set_figure(self.figure)
         blank.set_antialiased(False)
         blank.draw(renderer)
@@ -137,7 +144,8 @@ class Panel:
     def say(self, text: str) -> None:
         """Instead of lines: why there are none."""
         self.axes.set_axis_off()
-        self.axes.text(0.5, 0.5, text, transform=self.axes.transAxes, ha="center", va="center", color=GREY,
+        self.axes.text(0.5, 0.5, text, transform=self.axes.transAxes, ha="center", va="center",
+                       color=GREY,
                        fontsize=9.5, linespacing=1.5)
 
     def time_axis(self, limits) -> None:
@@ -192,7 +200,7 @@ class CpuLines(Panel):
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         many = matplotlib.colormaps["viridis"]
         for place, cpu in enumerate(cpus):
-            paint = colour(cpu) if len(cpus) <= LEGEND_CPUS else many(place / max(1, len(cpus) - 1) * 0.9)
+            paint = colour(cpu) if len(cpus) <= LEGEND_CPUS else many(0.9 * place / len(cpus))
             line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2)
             self.lines[cpu] = self.animate(line)
         if len(cpus) <= LEGEND_CPUS:
@@ -205,7 +213,8 @@ class CpuLines(Panel):
         few = len(self.lines) <= 3
         names = [f"CPU {cpu}" if few else str(cpu) for cpu in self.lines]
         tight = {} if few else {"handlelength": 0.7, "columnspacing": 0.4}
-        self.axes.legend(self.lines.values(), names, loc="lower right", bbox_to_anchor=(1.02, 0.985),
+        self.axes.legend(self.lines.values(), names, loc="lower right",
+                         bbox_to_anchor=(1.02, 0.985),
                          borderaxespad=0, ncols=len(names), handletextpad=0.4, **tight)
 
     def fill(self, content):
@@ -277,7 +286,8 @@ class Locks(Panel):
         locks = boot.busiest_locks(LOCKS)
         if not locks:
             return ("empty",), ()
-        decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks), shorten(boot.window or "boot", 22))
+        decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks),
+                 shorten(boot.window or "boot", 22))
         seconds = f"in {max(0.0, boot.now - boot.window_began):.1f} s"
         return decor, (seconds, tuple(self._figures(lock, boot.hz) for lock in locks))
 
@@ -294,13 +304,17 @@ class Locks(Panel):
 
     def dress(self, decor):
         if decor[0] != "bars":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no lock was taken yet\n(or lockstat=off)")
+            self.say("waiting for the first boot" if decor[0] == "wait"
+                     else "no lock was taken yet\n(or lockstat=off)")
             return
         _, labels, since = decor
         places = range(len(labels))
-        self.bars = [self.animate(bar) for bar in self.axes.barh(places, [0] * len(labels), 0.56, color=COLOURS[0])]
-        self.texts = [self.animate(self.axes.text(0.015, y, "", va="center", fontsize=7.5, color="#222222",
-                                                  bbox={"facecolor": "white", "alpha": 0.8, "pad": 0.8,
+        self.bars = [self.animate(bar)
+                     for bar in self.axes.barh(places, [0] * len(labels), 0.56, color=COLOURS[0])]
+        self.texts = [self.animate(self.axes.text(0.015, y, "", va="center", fontsize=7.5,
+                                                  color="#222222",
+                                                  bbox={"facecolor": "white", "alpha": 0.8,
+                                                        "pad": 0.8,
                                                         "edgecolor": "none"}))
                       for y in places]
         self.axes.set_yticks(list(places), labels)
@@ -309,7 +323,8 @@ class Locks(Panel):
         self.axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         self.axes.grid(False, axis="y")
         self.axes.set_xlabel(f"contended since {since} began", labelpad=2)
-        self.seconds = self.animate(self.axes.text(1, 1.025, "", transform=self.axes.transAxes, ha="right",
+        self.seconds = self.animate(self.axes.text(1, 1.025, "", transform=self.axes.transAxes,
+                                                   ha="right",
                                                    fontsize=7.5))
 
     def fill(self, content):
@@ -323,7 +338,8 @@ class Locks(Panel):
 
 
 class Series(Panel):
-    """Several labelled lines over time, from 0 up. Later ones are thinner, since they often lie on one another."""
+    """Several labelled lines over time, from 0 up. Later ones are thinner, since they often lie on
+    one another."""
 
     def series(self, boot) -> list[tuple]:
         raise NotImplementedError
@@ -350,10 +366,11 @@ class Series(Panel):
         self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
                                                   linewidth=max(1.0, 3.4 - 0.6 * place))[0])
                       for place, label in enumerate(labels)]
-        self.animate(self.axes.legend(loc="upper left", borderaxespad=0.2, labelspacing=0.25,
-                                      handletextpad=0.4))  # above what is lost, hence drawn with the lines
+        legend = self.axes.legend(loc="upper left", borderaxespad=0.2, labelspacing=0.25,
+                                  handletextpad=0.4)
+        self.animate(legend)  # above the grey of what was lost, hence drawn with the lines
         self.axes.set_ylim(0, top * 1.65)  # room for the legend above the lines
-        self.axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value) if value else "0"))
+        self.axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value)))
         self.time_axis(limits)
 
     def fill(self, content):
@@ -375,7 +392,8 @@ class Churn(Series):
 
 
 class Barn(Series):
-    """While no counter feeds it, it says so, and gives the room to what the boot has sent so far."""
+    """While no counter feeds it, it says so, and gives the room to what the boot has sent so
+    far."""
 
     name, title = "barn", "Barn"
 
@@ -393,32 +411,39 @@ class Barn(Series):
             super().dress(decor)
             return
         self.say("")
-        self.axes.text(0.5, 0.66, "no barn in this image", transform=self.axes.transAxes, ha="center", va="center",
+        self.axes.text(0.5, 0.66, "no barn in this image", transform=self.axes.transAxes,
+                       ha="center", va="center",
                        color=GREY, fontsize=10.5)
-        self.text = self.animate(self.axes.text(0.5, 0.3, "", transform=self.axes.transAxes, ha="center",
-                                                va="center", color=GREY, fontsize=9, linespacing=1.6))
+        self.text = self.animate(self.axes.text(0.5, 0.3, "", transform=self.axes.transAxes,
+                                                ha="center",
+                                                va="center", color=GREY, fontsize=9,
+                                                linespacing=1.6))
 
     def fill(self, content):
         if not content or len(content) != 5:
             super().fill(content)
             return
         name, records, now, lost, damaged = content
-        self.text.set_text(f"boot {name}, {now} s\n{records:,} records came\n{lost:,} lost, {damaged:,} damaged")
+        self.text.set_text(f"boot {name}, {now} s\n{records:,} records came\n"
+                           f"{lost:,} lost, {damaged:,} damaged")
 
 
 class Over(Panel):
-    """The reference's newest boot over each other arm's, test by test: right of 1 is the other arm's gain."""
+    """The reference's newest boot over each other arm's, test by test: right of 1 is the other
+    arm's gain."""
 
     name, title = "over", "now"
 
     def gather(self, state):
         tests = state.tests(TESTS)
-        ratios = [(row, arm, ratio) for row, test in enumerate(tests) for arm, ratio in sorted(state.over(test).items())]
+        ratios = [(row, arm, ratio) for row, test in enumerate(tests)
+                  for arm, ratio in sorted(state.over(test).items())]
         if not ratios:
             two = state.current is None or (len(state.arms) > 1 and not state.alone)
             return ("empty", two), ()
         reach = max(max(ratio, 1 / ratio) for _, _, ratio in ratios)
-        limit = next(step for step in (1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e6, 1e12) if reach <= step * 0.95 or step == 1e12)
+        limit = next(step for step in (1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e6, 1e12)
+                     if reach <= step * 0.95 or step == 1e12)
         others = tuple(sorted({arm for _, arm, _ in ratios}))
         colours = tuple(arm_colour(state, arm) for arm in others)
         return ("ratios", state.reference, others, colours, tuple(tests), limit), tuple(ratios)
@@ -426,7 +451,8 @@ class Over(Panel):
     def dress(self, decor):
         if decor[0] == "empty":
             self.axes.set_title("Arm over arm, now", pad=5)
-            self.say("waiting for a result\nof each arm" if decor[1] else "one arm only:\nnothing to compare")
+            self.say("waiting for a result\nof each arm" if decor[1]
+                     else "one arm only:\nnothing to compare")
             return
         _, reference, others, colours, tests, limit = decor
         whom = ", ".join(others) if len(others) <= 3 else "the others"
@@ -434,7 +460,8 @@ class Over(Panel):
         self.paint = dict(zip(others, colours))
         self.axes.set_xscale("log")
         self.axes.set_xlim(1 / limit, limit)
-        marks = sorted({1 / limit, 1, limit} | ({2, 0.5} if limit in (3, 5) else {10, 0.1} if limit >= 50 else set()))
+        between = {2, 0.5} if limit in (3, 5) else {10, 0.1} if limit >= 50 else set()
+        marks = sorted({1 / limit, 1, limit} | between)
         self.axes.set_xticks(marks, [f"{mark:.2g}" if mark < 1 else f"{mark:g}" for mark in marks])
         self.axes.xaxis.set_minor_formatter(NullFormatter())
         self.axes.minorticks_off()
@@ -445,8 +472,10 @@ class Over(Panel):
         self.artists = {}
         for row in range(len(tests)):
             for arm in others:
-                dot, = self.axes.plot([], [], "o", markersize=7 if len(others) < 3 else 5, color=self.paint[arm])
-                text = self.axes.text(1, row, "", fontsize=7.5, va="bottom", ha="center", color="#222222")
+                dot, = self.axes.plot([], [], "o", markersize=7 if len(others) < 3 else 5,
+                                      color=self.paint[arm])
+                text = self.axes.text(1, row, "", fontsize=7.5, va="bottom", ha="center",
+                                      color="#222222")
                 self.artists[row, arm] = self.animate(dot), self.animate(text)
 
     def fill(self, content):
@@ -465,7 +494,8 @@ class Over(Panel):
 
 
 class Medians(Panel):
-    """Every boot a dot, and a bar at the arm's median: grows pair by pair. Of a boot by itself, its rounds."""
+    """Every boot a dot, and a bar at the arm's median: grows pair by pair. Of a boot by itself, its
+    rounds."""
 
     name, title = "medians", "Medians"
 
@@ -488,14 +518,16 @@ class Medians(Panel):
 
     def dress(self, decor):
         if decor[0] == "empty":
-            self.say("waiting for the first boot" if decor[1] else "no result yet: the first round runs")
+            self.say("waiting for the first boot" if decor[1]
+                     else "no result yet: the first round runs")
             return
         _, arms, colours, tests, limits, unit, rounds = decor
         self.axes.set_title(f"{'Rounds' if rounds else 'Medians'}, {unit}", pad=5)
         self.axes.set_xscale("log")
         self.axes.set_xlim(10 ** limits[0], 10 ** limits[1])
         marks = self._marks(limits)
-        self.axes.set_xticks(marks, [units.count(mark) if mark >= 1 else f"{mark:.3g}" for mark in marks])
+        self.axes.set_xticks(marks,
+                             [units.count(mark) if mark >= 1 else f"{mark:.3g}" for mark in marks])
         self.axes.minorticks_off()
         self.axes.set_ylim(max(3, len(tests)) - 0.4, -0.6)
         self.axes.set_yticks(range(len(tests)), tests)
@@ -504,8 +536,10 @@ class Medians(Panel):
         for place, arm in enumerate(arms):
             for row in range(len(tests)):
                 dots, = self.axes.plot([], [], "o", markersize=4.6, color=colours[place], alpha=0.6,
-                                       markeredgewidth=0, label=self._label(arm, len(arms)) if row == 0 else None)
-                bar, = self.axes.plot([], [], "|", markersize=13 if len(arms) <= 2 else 8, markeredgewidth=2.2, color=colours[place])
+                                       markeredgewidth=0, label=self._label(arm, len(arms))
+                                       if row == 0 else None)
+                bar, = self.axes.plot([], [], "|", markersize=13 if len(arms) <= 2 else 8,
+                                      markeredgewidth=2.2, color=colours[place])
                 self.artists[row, arm] = self.animate(dots), self.animate(bar)
         self.axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=len(arms),
                          borderaxespad=0, handletextpad=0.1, columnspacing=0.8)
@@ -530,6 +564,4 @@ class Medians(Panel):
             dots, bar = self.artists[row, arm]
             y = row + spread(self.arms[arm], len(self.arms))
             dots.set_data(values, [y] * len(values))
-            ordered = sorted(values)
-            middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-            bar.set_data([middle], [y])
+            bar.set_data([statistics.median(values)], [y])

@@ -1,18 +1,19 @@
 """What the live panels show, kept from records as they come; no drawing here.
 
-Which counter feeds which panel is the schema's `panel` column. A panel needs to know what its counters mean to one
-another; these rules say it, so that no counter is named here:
+Which counter feeds which panel is the schema's `panel` column. A panel needs to know what its
+counters mean to one another; these rules say it, so that no counter is named here:
 
-  contention  (lock scope) the first counter in ops counts acquisitions, the second the contended ones; the first in
-              cycles the time waited
-  hits        a counter whose name ends in _fast or _hit counts what the front end served; the others what it did not
+  contention  (lock scope) the first counter in ops counts acquisitions, the second the contended
+              ones; the first in cycles the time waited
+  hits        a counter whose name ends in _fast or _hit counts what the front end served; the
+              others what it did not
   barn        each counter is a line of its own: how much of it there is
   churn       each counter is a line of its own: how much of it a second
 
-Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds, the last values of the counters that feed a
-panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one median a test and boot. What was lost is a gap
-in every line: buckets between the record before a loss and the one after it have no value. Time is the kernel's, so
-that nothing moves while nothing comes.
+Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds, the last values of the
+counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one median a
+test and boot. What was lost is a gap in every line: buckets between the record before a loss and
+the one after it have no value. Time is the kernel's, so that nothing moves while nothing comes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ LOST = ("gap", "damage", "shape", "incomplete", "foreign", "repeat")
 
 
 def typed(values: dict, key: str, kind: type):
-    """values[key] if it is of this kind, else an empty one: files that people may have edited are read so."""
+    """values[key] if it is of this kind, else an empty one: files that people may have edited are
+    read so."""
     value = values.get(key)
     return value if isinstance(value, kind) else kind()
 
@@ -130,7 +132,8 @@ class Timeline:
         return self.times(values)
 
     def times(self, values: list) -> tuple[list[float], list[float | None]]:
-        """Values of the whole span with their times; nothing at all if there is no value among them."""
+        """Values of the whole span with their times; nothing at all if there is no value among
+        them."""
         if all(value is None for value in values):
             return [], []
         return [(bucket + 0.5) * WIDTH for bucket in self.span()], values
@@ -138,7 +141,8 @@ class Timeline:
     def rate(self, key: tuple) -> tuple[list[float], list[float | None]]:
         span = self.span()
         times = [(bucket + 0.5) * WIDTH for bucket in span]
-        return times, [None if bucket in self.lost else self.total(key, bucket) / WIDTH for bucket in span]
+        return times, [None if bucket in self.lost else self.total(key, bucket) / WIDTH
+                       for bucket in span]
 
     def level(self, key: tuple) -> tuple[list[float], list[float | None]]:
         table = self._last.get(key, {})
@@ -254,7 +258,8 @@ class BootState:
             test.values.append(self._per_operation(test, body))
 
     def _per_operation(self, test: Test, body: dict) -> float:
-        """In the test's unit: cycles are instructions where the unit says so, else turned into ns."""
+        """In the test's unit: cycles are instructions where the unit says so, else turned into
+        ns."""
         cycles = body["cycles"] / body["operations"]
         return cycles * 1e9 / self.hz if test.unit.startswith("ns") and self.hz else cycles
 
@@ -352,7 +357,8 @@ class BootState:
     def busiest_locks(self, most: int) -> list[Lock]:
         """Those with most contention since the test began, then the most used in the boot."""
         used = [lock for lock in self.locks.values() if lock.taken or lock.before]
-        order = sorted(used, key=lambda lock: (-lock.contended, -lock.before - lock.taken, lock.label))
+        order = sorted(used,
+                       key=lambda lock: (-lock.contended, -lock.before - lock.taken, lock.label))
         return order[:most]
 
     def medians(self) -> dict[str, float]:
@@ -409,7 +415,8 @@ class RunState:
         """Which boot this is, and what it does."""
         boot = self.current
         if boot is None:
-            return f"boot {self.coming} was started" if self.coming else "waiting for the first boot"
+            coming = f"boot {self.coming} was started"
+            return coming if self.coming else "waiting for the first boot"
         what = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
         if self.state != "running":
             what = f"run {self.state}"
@@ -420,7 +427,8 @@ class RunState:
         return f"boot {boot.id}{count}{arm}: {what}"
 
     def begin(self, boot: BootState) -> None:
-        """A boot was started. The boot before it stays in the picture until this one sends something."""
+        """A boot was started. The boot before it stays in the picture until this one sends
+        something."""
         self.boots[boot.id] = BootSummary(boot.id, boot.arm, boot.pair, boot.point)
         self.coming = boot.id
         if self.current is None and not self.planned:
@@ -435,7 +443,8 @@ class RunState:
             self.units.setdefault(test.name, test.unit)
 
     def here(self) -> list[BootSummary]:
-        """The boots at the present point of the axes that count: of a pair that was run again, the last try."""
+        """The boots at the present point of the axes that count: of a pair that was run again, the
+        last try."""
         point = self.current.point if self.current else {}
         boots = [boot for boot in self.boots.values() if boot.point == point]
         last: dict[int, int] = {}
@@ -452,10 +461,12 @@ class RunState:
         return names[:most]
 
     def dots(self, test: str) -> dict[str, list[float]]:
-        """arm -> the medians of its boots, in their order; of a boot by itself, its newest rounds."""
+        """arm -> the medians of its boots, in their order; of a boot by itself, its newest
+        rounds."""
         found: dict[str, list[float]] = {}
         if self.alone and self.current:
-            values = [list(t.values) for t in self.current.tests.values() if t.name == test and t.values]
+            tests = self.current.tests.values()
+            values = [list(one.values) for one in tests if one.name == test and one.values]
             return {self.current.arm: values[-1]} if values else {}
         for boot in self.here():
             if test in boot.medians:

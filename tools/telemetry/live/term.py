@@ -1,11 +1,13 @@
 """The live view for a plain terminal: bars and sparklines with rich.
 
-On a terminal that can move its cursor the picture stays in place; on one that cannot (TERM=dumb, or output into a
-file) a block is printed every few seconds, and only if something changed. Plain ASCII where the encoding is.
+On a terminal that can move its cursor the picture stays in place; on one that cannot (TERM=dumb, or
+output into a file) a block is printed every few seconds, and only if something changed. Plain ASCII
+where the encoding is.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 
@@ -38,7 +40,8 @@ class Marks:
         self.width = max(4, min(SPARK_MOST, (console.width - 26) // 2))  # two of them on a line
 
     def spark(self, values, top: float | None = None) -> str:
-        """The newest values as a line of marks; blanks where something was lost or nothing happened."""
+        """The newest values as a line of marks; blanks where something was lost or nothing
+        happened."""
         values = list(values)[-self.width :]
         most = top or max((value for value in values if value is not None), default=0) or 1
         last = len(self.sparks) - 1
@@ -125,15 +128,17 @@ def results(state, marks: Marks) -> Table:
     table = _grid("left", *["right"] * (2 * len(arms)))
     others = [arm for arm in arms if arm != state.reference]
     over = [f"{state.reference} over {arm}, now" for arm in others] if len(arms) > 1 else []
-    _row(table, "rounds" if state.alone else "medians", *[f"arm {arm}" for arm in arms], *over, style="bold")
+    _row(table, "rounds" if state.alone else "medians", *[f"arm {arm}" for arm in arms], *over,
+         style="bold")
     for test in state.tests(TESTS):
         dots, ratios = state.dots(test), state.over(test)
         cells = []
         for arm in arms:
-            values = sorted(dots.get(arm, ()))
-            middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2 if values else None
-            cells.append(f"{units.number(middle)} ({len(values)})" if values else marks.none)
-        cells += [units.number(ratios[arm]) if arm in ratios else marks.none for arm in others] if over else []
+            values = dots.get(arm, ())
+            middle = units.number(statistics.median(values)) if values else ""
+            cells.append(f"{middle} ({len(values)})" if values else marks.none)
+        cells += [units.number(ratios[arm]) if arm in ratios else marks.none
+                  for arm in others] if over else []
         _row(table, test, *cells)
     return table
 
@@ -142,21 +147,27 @@ def picture(state, marks: Marks) -> Group:
     parts = [header(state)]
     boot = state.current
     if boot is not None:
-        parts += [Text(""), cpus(boot, marks), Text(""), locks(boot, marks), Text(""), levels(boot, marks)]
+        parts += [Text(""), cpus(boot, marks), Text(""), locks(boot, marks), Text(""),
+                  levels(boot, marks)]
     if state.tests(1):
         parts += [Text(""), results(state, marks)]
     return Group(*parts)
 
 
-def show(feed, linger: float | None = None, alive=lambda: True, console: Console | None = None) -> None:
-    """Shows the feed until Ctrl-C, until `alive` says no, or `linger` seconds after its end (None: for ever)."""
+def show(feed, linger: float | None = None, alive=lambda: True,
+         console: Console | None = None) -> None:
+    """Shows the feed until Ctrl-C, until `alive` says no, or `linger` seconds after its end (None:
+    for ever)."""
     console = console or Console(file=sys.stdout, highlight=False)
     marks = Marks(console)
     if console.is_terminal and not console.is_dumb_terminal:
-        with Live(picture(feed.state, marks), console=console, auto_refresh=False, vertical_overflow="crop") as live:
-            _loop(feed, linger, alive, lambda: live.update(picture(feed.state, marks), refresh=True), 0)
+        with Live(picture(feed.state, marks), console=console, auto_refresh=False,
+                  vertical_overflow="crop") as live:
+            _loop(feed, linger, alive,
+                  lambda: live.update(picture(feed.state, marks), refresh=True), 0)
     else:
-        _loop(feed, linger, alive, lambda: console.print(picture(feed.state, marks), Text("")), DUMB_PAUSE)
+        _loop(feed, linger, alive, lambda: console.print(picture(feed.state, marks), Text("")),
+              DUMB_PAUSE)
 
 
 def _loop(feed, linger, alive, draw, least: float) -> None:

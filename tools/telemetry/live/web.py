@@ -1,11 +1,14 @@
 """The live page: the board through Matplotlib's WebAgg, served by tornado on loopback only.
 
-One process, one thread. A timer polls the feed and draws what changed: at most once a second while the boot is in a
-timed section, a few times a second outside (the kernel halts its CPUs between rounds so that the view is served).
-Nothing is drawn while nobody looks. Any number of browsers may look; a page that joins late gets the whole picture.
+One process, one thread. A timer polls the feed and draws what changed: at most once a second while
+the boot is in a timed section, a few times a second outside (the kernel halts its CPUs between
+rounds so that the view is served). Nothing is drawn while nobody looks. Any number of browsers may
+look; a page that joins late gets the whole picture.
 
-    /             the page             /ws           WebAgg's socket
-    /mpl.js       WebAgg's script      /panels.json  where the panels are, how many frames were drawn
+    /             the page
+    /ws           WebAgg's socket
+    /mpl.js       WebAgg's script
+    /panels.json  where the panels are, how many frames were drawn
 """
 
 from __future__ import annotations
@@ -38,27 +41,32 @@ PAGE = """<!DOCTYPE html>
 <link rel="icon" href="data:,">
 <style>
   html, body {{ margin: 0; background: #fff; overflow: auto; font: 14px sans-serif; }}
-  #board {{ width: {width}px; height: {height}px; position: relative; overflow: hidden; margin: 0 auto; }}
+  #board {{ width: {width}px; height: {height}px; position: relative; overflow: hidden;
+           margin: 0 auto; }}
   #board div {{ border: 0 !important; resize: none !important; outline: none; }}
   .ui-dialog-titlebar, .mpl-toolbar, .ui-helper-clearfix {{ display: none !important; }}
   #board canvas {{ left: 0; top: 0; outline: none; }}
-  #gone {{ display: none; position: fixed; right: 12px; top: 8px; padding: 4px 10px; background: #fff3cd;
-          border: 1px solid #c9a227; border-radius: 4px; }}
+  #gone {{ display: none; position: fixed; right: 12px; top: 8px; padding: 4px 10px;
+          background: #fff3cd; border: 1px solid #c9a227; border-radius: 4px; }}
 </style>
 <script src="mpl.js"></script></head>
 <body><div id="board" role="img" aria-label="Live plots"></div>
 <div id="gone" role="status">The view has ended; this is its last picture.</div>
 <noscript>This page draws with JavaScript.</noscript>
 <script>
-  const socket = new WebSocket(location.href.replace(/^http/, "ws").replace(/[#?].*$/, "").replace(/\\/?$/, "/ws"));
+  const place = new URL("ws", location.href);
+  place.protocol = place.protocol.replace("http", "ws");
+  const socket = new WebSocket(place);
   const figure = new mpl.figure("board", socket, () => {{}}, document.getElementById("board"));
-  socket.addEventListener("close", () => {{ document.getElementById("gone").style.display = "block"; }});
+  const gone = document.getElementById("gone");
+  socket.addEventListener("close", () => {{ gone.style.display = "block"; }});
 </script></body></html>
 """
 
 
 class Canvas(FigureCanvasWebAggCore):
-    """A WebAgg canvas that is drawn by panels. Browsers can ask for the whole picture and for nothing else."""
+    """A WebAgg canvas that is drawn by panels. Browsers can ask for the whole picture and for
+    nothing else."""
 
     board: Board
 
@@ -185,13 +193,14 @@ def listen(port: int | None) -> socket.socket:
     try:
         return tornado.netutil.bind_sockets(port or 0, "127.0.0.1")[0]
     except (OSError, OverflowError) as error:
-        raise HayloftError(f"port {port} cannot be used for the live page: {error}; choose another with --port",
-                           EXIT_MACHINE) from None
+        raise HayloftError(f"port {port} cannot be used for the live page: {error}; "
+                           "choose another with --port", EXIT_MACHINE) from None
 
 
-def serve(feed, port: int | None = None, linger: float | None = None, alive=lambda: True, say=None) -> None:
-    """Serves until Ctrl-C, until `alive` says no, or `linger` seconds after the feed's end (None: for ever).
-    `say` is told the page's address."""
+def serve(feed, port: int | None = None, linger: float | None = None, alive=lambda: True,
+          say=None) -> None:
+    """Serves until Ctrl-C, until `alive` says no, or `linger` seconds after the feed's end (None:
+    for ever). `say` is told the page's address."""
     logging.getLogger("tornado").setLevel(logging.ERROR)
     view = View(feed)
     listener = listen(port)
