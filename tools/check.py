@@ -246,7 +246,7 @@ def pytest_step(folder, options, timeout):
 
 
 def step_tool(options):
-    return pytest_step('tests/tool', options, 7200 if options.long else 600)
+    return pytest_step('tests/tool', options, 7200 if options.long else 900)
 
 
 def step_boot(options):
