@@ -7,8 +7,8 @@
 #include "../base/bootinfo.h"
 #include "../mm/mm.h"
 
-extern struct heap *kheap;         /* kernel/mem_global.c */
-extern struct knobs knobs;         /* kernel/mem_global.c; effective values, read-only after boot */
+extern struct heap *kheap; /* kernel/mem_global.c */
+extern struct knobs knobs; /* kernel/mem_global.c; effective values, read-only after boot */
 extern struct knob_refusals knob_refused;
 
 static ALWAYS_INLINE void *kmalloc(size_t size)
