@@ -81,7 +81,8 @@ def spawn(command, env=None, timeout=600):
             status = None
         finally:
             RUNNING.discard(child.pid)
-    text = f'$ {shlex.join(map(str, command))}\n' + out.decode(errors='replace')
+    shown = shlex.join(map(str, command))
+    text = f'$ {shown if len(shown) < 200 else shown[:200] + " …"}\n' + out.decode(errors='replace')
     if status is None:
         text += f'\ntimed out after {timeout} s\n'
     return status, text
