@@ -92,9 +92,11 @@ def _claim_sentence(results, arm, claims, by_verdict) -> str:
     test, versus = claims[0]
     first = f"Compared with {_arm_name(results, reference)}, {_arm_name(results, arm)} makes an operation of "
     first += f"{test_label(test)} {_how_much(versus['ratio'])} ({figures(test, reference, arm)})"
-    waiting = lock_sentence(results, test, arm)
-    if waiting:
-        first += f", and {waiting}"
+    for other, _ in claims:  # the test itself, else the next that shows less or more waiting
+        waiting = lock_sentence(results, other, arm)
+        if waiting:
+            first += f", and {'' if other is test else f'in {test_label(other)} '}{waiting}"
+            break
     return first + "; " + _the_rest(claims, by_verdict, results) + "."
 
 
