@@ -280,8 +280,9 @@ def test_what_the_tool_adds():
     spec = base.Machine("tcg", "tcg", 60, "1G", 60.0)
     assert runs.added_arguments("front=none", spec, KNOBS) == ["deadline=54000", "overcommit=1"]
     assert runs.added_arguments("deadline=1s overcommit=0", spec, KNOBS) == []
-    assert any(word.startswith("kbench.ops=") for word in
-               runs.added_arguments("", base.Machine("icount", "icount", 1, "1G", 60.0), KNOBS))
+    exact = base.Machine("icount", "icount", 1, "1G", 60.0)
+    assert runs.argument_line("kbench.ms=100 front=none", exact, KNOBS).split() == [
+        "front=none", "deadline=54000", f"kbench.ops={runs.ICOUNT_OPERATIONS}"]
 
 
 @pytest.mark.parametrize("sent, echoed, word", [

@@ -89,7 +89,7 @@ def _boot(arguments, spec, check, gdb, variant, folder):
     knobs = image.read_knobs(elf)
     if check:
         check_arguments(arguments, knobs, spec.hosted)
-        arguments = " ".join([*arguments.split(), *run.added_arguments(arguments, spec, knobs)])
+        arguments = run.argument_line(arguments, spec, knobs)
     port = None
     if gdb:
         port = free_port()

@@ -28,6 +28,7 @@ GIVE_UP_PAIRS = 2  # pairs in a row that could not be completed, after which the
 VOID_WAITS = (2.0, 8.0)  # seconds before a pair is booted again whose CPUs the host had no time for
 ICOUNT_OPERATIONS = 20000  # of a round under icount, where the length of a round means nothing
 SHARED_LINE = "telemetry.port=com1"
+ROUND_LENGTH = "kbench.ms="
 DEADLINE_SHARE = 0.9  # of the machine's timeout: so the kernel ends itself, and says why, before it is killed
 
 
@@ -44,6 +45,14 @@ def added_arguments(words, spec, knobs):
     if spec.kind == "icount":
         wanted["kbench.ops"] = str(ICOUNT_OPERATIONS)
     return [f"{name}={value}" for name, value in wanted.items() if name in knobs and name not in named]
+
+
+def argument_line(words, spec, knobs):
+    """The whole argument line for a machine. icount counts a fixed number of operations, so there a round's
+    length gives way."""
+    if spec.kind == "icount":
+        words = " ".join(word for word in words.split() if not word.startswith(ROUND_LENGTH))
+    return " ".join([*words.split(), *added_arguments(words, spec, knobs)])
 
 
 def echo_mismatch(arguments, hello, knobs):
@@ -172,7 +181,7 @@ def _prepare(run, experiment, specs, seed):
     for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed):
         arm, spec = by_name[slot.arm], specs[slot.point_index]
         words = experiment.line_at(arm, slot.point)
-        line = " ".join([words, *added_arguments(words, spec, knobs[arm.name])])
+        line = argument_line(words, spec, knobs[arm.name])
         if len(line) > qemu.LONGEST_ARGUMENTS:
             experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most {qemu.LONGEST_ARGUMENTS}")
         order.append({**slot.describe(), "point_index": slot.point_index, "args": line})
