@@ -126,7 +126,8 @@ def test_a_flipped_byte_costs_its_frame(at, flip):
 @SLOW
 @given(st.integers(0, len(BOOT) - 1), st.integers(1, 3000))
 def test_lost_bytes_cost_the_frames_they_touch(at, size):
-    check_damage(BOOT[:at] + BOOT[at + size :], at, at + size)
+    torn = at + size > WHOLE[-1].offset - 1
+    check_damage(BOOT[:at] + BOOT[at + size :], at, at + size, torn)
 
 
 @SLOW
@@ -147,7 +148,9 @@ def test_repeated_bytes_are_taken_once(at, size):
 @SLOW
 @given(st.integers(0, len(BOOT)), st.integers(1, 9000))
 def test_a_hole_of_zeros_costs_what_it_covers(at, size):
-    check_damage(BOOT[:at] + bytes(len(BOOT[at : at + size])) + BOOT[at + size :], at, at + size)
+    hole = bytes(len(BOOT[at : at + size]))
+    torn = at + size > WHOLE[-1].offset - 1  # nothing comes after it that could tell
+    check_damage(BOOT[:at] + hole + BOOT[at + size :], at, at + size, torn)
 
 
 @SLOW
@@ -352,7 +355,7 @@ KEYS = st.sampled_from(
     "cycles counted values ok outcome totals stream count backtrace others registers".split())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10), st.one_of(NESTED, st.dictionaries(KEYS, NESTED, max_size=12),
                                      st.lists(st.lists(st.integers(-2, 2**66), max_size=9),
                                               max_size=5)))
@@ -368,7 +371,7 @@ def test_absurd_bodies_become_faults_or_legal_records(kind, body):
             assert item.kind == "shape"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.one_of(NESTED, st.lists(ATOMS, min_size=7, max_size=7)))
 def test_absurd_items_become_faults(item):
     assert all(isinstance(found, (Fault, Record)) for found in decode(payload_frame(item)))
