@@ -87,13 +87,13 @@ def _boot(arguments, spec, check, gdb, variant, folder):
     log.unlink(missing_ok=True)
     elf = build.build(spec.hosted, log, variant)
     knobs = image.read_knobs(elf)
+    if gdb:
+        spec = dataclasses.replace(spec, timeout=0)  # a person at the other end takes the time it takes
     if check:
         check_arguments(arguments, knobs, spec.hosted)
         arguments = run.argument_line(arguments, spec, knobs)
-    port = None
+    port = free_port() if gdb else None
     if gdb:
-        port = free_port()
-        spec = dataclasses.replace(spec, timeout=0)  # a person at the other end takes the time it takes
         print(f"stopped at reset; attach with: gdb {elf} -ex 'target remote 127.0.0.1:{port}'", flush=True)
     running = machine.start(spec, build.open_image(elf, spec.hosted), arguments, folder, port)
     console = Console(folder / "console.log")

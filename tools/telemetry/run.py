@@ -39,7 +39,8 @@ class Refused(HayloftError):
 def added_arguments(words, spec, knobs):
     """What the tool adds to an argument line, each only if the image knows it and the line does not say."""
     named = {word.partition("=")[0] for word in words.split()}
-    wanted = {"deadline": str(max(1, int(spec.timeout * 1000 * DEADLINE_SHARE)))}
+    # no timeout, no deadline: 0 means never to the kernel too
+    wanted = {"deadline": str(max(1, int(spec.timeout * 1000 * DEADLINE_SHARE)) if spec.timeout else 0)}
     if spec.over_committed:
         wanted["overcommit"] = "1"
     if spec.kind == "icount":
