@@ -373,8 +373,27 @@ static bool has_empty_name(const char *list)
     return before == ',';
 }
 
+bool knobs_list_parse(const char *text, u32 *out, unsigned n, u32 max)
+{
+    for (unsigned i = 0; i < n; i++) {
+        u32 v = 0;
+
+        if (*text < '0' || *text > '9')
+            return false;
+        for (; *text >= '0' && *text <= '9' && v <= max; text++)
+            v = v * 10 + (u32)(*text - '0');
+        if (v < 1 || v > max || *text != (i + 1 < n ? '/' : 0))
+            return false;
+        text++;
+        out[i] = v;
+    }
+    return true;
+}
+
 bool knobs_check(const struct knobs *k, struct knob_refusals *r)
 {
+    u32 limits[6];
+
     if (k->overcommit && !k->force && k->lock == V_lock_ticket)
         contradict(
             r, "lock=ticket overcommit=1", "lock=tas",
@@ -391,6 +410,8 @@ bool knobs_check(const struct knobs *k, struct knob_refusals *r)
     if (strcmp(k->provoke, "selfcheck") == 0 && !k->selfcheck)
         contradict(r, "provoke=selfcheck selfcheck=0", "selfcheck=1",
                    "there is no self-check to provoke");
+    if (!knobs_list_parse(k->pcp_limits, limits, ARRAY_SIZE(limits), 32))
+        contradict(r, "pcp.limits", "8/8/6/4/3/2", "six numbers from 1 to 32, one an order");
     if (has_empty_name(k->tests))
         contradict(r, "tests", "", "an empty name between commas chooses nothing");
     return r->count == 0;

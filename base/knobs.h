@@ -61,6 +61,9 @@ NODISCARD bool knobs_parse(struct knobs *k, const char *line, bool hosted, struc
  * …). True if *r is empty then. */
 NODISCARD bool knobs_check(const struct knobs *k, struct knob_refusals *r);
 
+/* "8/8/6/4/3/2" into n numbers, each 1..max. */
+NODISCARD bool knobs_list_parse(const char *text, u32 *out, unsigned n, u32 max);
+
 const char *knob_name(enum knob_id id);
 /* The effective value as text, into buf; what hello echoes. */
 void knob_value_text(const struct knobs *k, enum knob_id id, char *buf, size_t size);

@@ -38,6 +38,7 @@ enum badfree_kind badfree_kind_of(struct heap *h, const void *p)
     case FRAME_RESERVED:
         return BADFREE_foreign;
     case FRAME_FREE:
+    case FRAME_PARKED:
         return BADFREE_free_page;
     case FRAME_PAGES:
         return BADFREE_foreign; /* a page block given to kfree: it has another door */
@@ -54,7 +55,8 @@ enum badfree_kind badfree_kind_of(struct heap *h, const void *p)
         u64 tag = frame_tag_load(&h->frames.at[head]);
 
         if (head != i && TAG_KIND(tag) != FRAME_NONE && head + ((u64)1 << tag_order(tag)) > i)
-            return TAG_KIND(tag) == FRAME_FREE ? BADFREE_free_page : BADFREE_interior;
+            return TAG_KIND(tag) == FRAME_FREE || TAG_KIND(tag) == FRAME_PARKED ? BADFREE_free_page
+                                                                                : BADFREE_interior;
     }
     return BADFREE_free_page;
 }

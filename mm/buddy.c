@@ -39,14 +39,25 @@ static void take_block(struct buddy *b, struct frame *f, unsigned order)
     frame_tag_store(f, FRAME_NONE);
 }
 
+/* The smallest order that has a block large enough, above MAX_ORDER if none has. */
+static unsigned find_order_locked(const struct buddy *b, unsigned order)
+{
+    while (order <= MAX_ORDER && list_empty(&b->free[order]))
+        order++;
+    return order;
+}
+
+static bool has_block_locked(const struct buddy *b, unsigned order)
+{
+    return find_order_locked(b, order) <= MAX_ORDER;
+}
+
 static struct frame *alloc_locked(struct buddy *b, unsigned order)
 {
     u64 *ctr = row(b);
-    unsigned k = order;
+    unsigned k = find_order_locked(b, order);
     struct frame *f;
 
-    while (k <= MAX_ORDER && list_empty(&b->free[k]))
-        k++;
     if (k > MAX_ORDER) {
         plat_counter_add(&ctr[NODE_page_fail], 1);
         return NULL;
@@ -79,6 +90,24 @@ struct frame *buddy_alloc(struct buddy *b, unsigned order)
     return f;
 }
 
+unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out, unsigned n)
+{
+    unsigned long flags = spin_lock_irqsave(&b->lock);
+    unsigned got = 0;
+
+    while (got < n) {
+        /* A short batch is no failure: only the first one that is missing is. */
+        if (got && !has_block_locked(b, order))
+            break;
+        out[got] = alloc_locked(b, order);
+        if (!out[got])
+            break;
+        got++;
+    }
+    spin_unlock_irqrestore(&b->lock, flags);
+    return got;
+}
+
 /* Returns the order of the block that f became part of. */
 static unsigned merge_locked(struct buddy *b, struct frame *f, unsigned order)
 {
@@ -100,18 +129,29 @@ static unsigned merge_locked(struct buddy *b, struct frame *f, unsigned order)
 
 void buddy_free(struct buddy *b, struct frame *head, unsigned order)
 {
+    buddy_free_bulk(b, order, &head, 1);
+}
+
+void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head, unsigned n)
+{
+    u64 pages = (u64)n << order;
     unsigned long flags;
     u64 *ctr;
 
-    ASSERT(TAG_KIND(frame_tag_load(head)) == FRAME_NONE);
-    ASSERT(((u64)(head - b->frames->at) & (((u64)1 << order) - 1)) == 0);
-    plat_poison(frame_address(b->frames, head), PAGE_SIZE << order);
+    if (!n)
+        return;
+    for (unsigned i = 0; i < n; i++) {
+        ASSERT(TAG_KIND(frame_tag_load(head[i])) == FRAME_NONE);
+        ASSERT(((u64)(head[i] - b->frames->at) & (((u64)1 << order) - 1)) == 0);
+        plat_poison(frame_address(b->frames, head[i]), PAGE_SIZE << order);
+    }
     flags = spin_lock_irqsave(&b->lock);
     ctr = row(b);
-    merge_locked(b, head, order);
-    __atomic_store_n(&b->pages_free, b->pages_free + ((u64)1 << order), __ATOMIC_RELAXED);
-    plat_counter_add(&ctr[NODE_page_free], (u64)1 << order);
-    plat_counter_add(&ctr[NODE_page_free_calls], 1);
+    for (unsigned i = 0; i < n; i++)
+        merge_locked(b, head[i], order);
+    __atomic_store_n(&b->pages_free, b->pages_free + pages, __ATOMIC_RELAXED);
+    plat_counter_add(&ctr[NODE_page_free], pages);
+    plat_counter_add(&ctr[NODE_page_free_calls], n);
     spin_unlock_irqrestore(&b->lock, flags);
 }
 

@@ -73,6 +73,8 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->min_partial = (u32)k->slab_min_partial;
     h->bounded_objects = (u32)k->bounded_objects;
     h->bounded_bytes = (u32)k->bounded_bytes;
+    h->pcp_on = k->pcp == V_pcp_on;
+    CHECK(knobs_list_parse(k->pcp_limits, h->pcp_limit, PCP_ORDERS, PCP_MAX_LIMIT));
 }
 
 static void classes_init(struct heap *h)
@@ -171,5 +173,6 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->buddy[0].row = nodes;
     h->cpu_row = rows;
     h->cpus = cpus;
+    CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
     return true;
 }

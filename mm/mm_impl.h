@@ -6,7 +6,8 @@
  *   tag        who                     where
  *   NONE       nobody says             tails of free and of allocated blocks
  *   RESERVED   never managed           holes, descriptors, the kernel itself
- *   FREE       the buddy               head only; order in the descriptor
+ *   FREE       the buddy               head only
+ *   PARKED     a CPU's page cache      head only; the buddy counts it as allocated
  *   PAGES      a caller of alloc_pages head only
  *   LARGE      a large kmalloc         head only
  *   SLAB       a slab cache            every frame of the slab, each with its head and cache
@@ -57,6 +58,7 @@ enum frame_tag {
     FRAME_FREE,
     FRAME_PAGES,
     FRAME_LARGE,
+    FRAME_PARKED,
 };
 
 struct frame {
@@ -141,7 +143,26 @@ void buddy_add(struct buddy *b, u64 first, u64 n);
 NODISCARD struct frame *buddy_alloc(struct buddy *b, unsigned order);
 /* The block's head tag must be claimed (NONE) by the caller. */
 void buddy_free(struct buddy *b, struct frame *head, unsigned order);
+/* Many of one order under one hold of the lock. alloc returns how many it got, and counts a failure if none. */
+NODISCARD unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out,
+                                    unsigned n);
+void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head, unsigned n);
 bool buddy_validate(struct buddy *b, struct heap_fault *f);
+
+/* -- page caches -- */
+
+#define PCP_ORDERS    6u
+#define PCP_MAX_LIMIT 32u
+
+struct pcp_stack { /* under pcp.busy; count is also read by anybody, relaxed */
+    u32 count, limit, batch;
+    struct frame *block[PCP_MAX_LIMIT]; /* [0] coldest */
+};
+
+struct pcp {  /* one CPU's */
+    u32 busy; /* the try-flag; atomic */
+    struct pcp_stack stack[PCP_ORDERS];
+} ALIGNED(CACHE_LINE);
 
 /* -- caches -- */
 
@@ -244,8 +265,11 @@ struct heap {
     u32 min_partial, bounded_objects, bounded_bytes;
     struct cpu_row *cpu_row; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
     unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
-    char *region;            /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
-    u32 region_used;         /* bytes of each part; under caches_lock */
+    struct pcp *pcp;         /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
+    bool pcp_on;
+    u32 pcp_limit[PCP_ORDERS];
+    char *region;    /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
+    u32 region_used; /* bytes of each part; under caches_lock */
     struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
 
@@ -293,6 +317,14 @@ COLD enum badfree_kind badfree_kind_of(struct heap *h, const void *p);
 /* Gives back what can be had without waiting for anybody: this CPU's arrays, every cache's empty
  * slabs. No lock may be held. True if pages came free. reclaim.c */
 bool heap_reclaim(struct heap *h);
+
+/* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
+NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
+void pcp_put(struct heap *h, struct frame *f, unsigned order); /* claimed: NONE */
+u64 pcp_drain_all(struct heap *h); /* every CPU's; pages given back. No lock held. */
+NODISCARD bool pcp_init(struct heap *h, unsigned cpus);
+u64 pcp_pages(const struct heap *h);
+bool pcp_validate(struct heap *h, struct heap_fault *f);
 
 /* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
 NODISCARD struct frame *pages_get(struct heap *h, unsigned order);

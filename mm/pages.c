@@ -14,18 +14,40 @@
 
 /* -- blocks for the layers above -- */
 
+static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
+{
+    struct frame *f = h->pcp && order < PCP_ORDERS ? NULL : buddy_alloc(&h->buddy[0], order);
+
+    if (f || order > MAX_ORDER)
+        return f;
+    /* Short. Parked blocks first, since they cost nobody a refill of objects; then what caches hold. */
+    if (pcp_drain_all(h))
+        f = buddy_alloc(&h->buddy[0], order);
+    if (!f && heap_reclaim(h)) {
+        pcp_drain_all(h); /* reclaimed slabs may have been parked on the way */
+        f = buddy_alloc(&h->buddy[0], order);
+    }
+    return f;
+}
+
 struct frame *pages_get(struct heap *h, unsigned order)
 {
-    struct frame *f = buddy_alloc(&h->buddy[0], order);
+    struct frame *f;
 
-    if (unlikely(!f) && order <= MAX_ORDER && heap_reclaim(h))
-        f = buddy_alloc(&h->buddy[0], order);
-    return f;
+    if (likely(h->pcp && order < PCP_ORDERS)) {
+        f = pcp_get(h, order);
+        if (likely(f))
+            return f;
+    }
+    return pages_get_slow(h, order);
 }
 
 void pages_put(struct heap *h, struct frame *head, unsigned order)
 {
-    buddy_free(&h->buddy[0], head, order);
+    if (likely(h->pcp && order < PCP_ORDERS))
+        pcp_put(h, head, order);
+    else
+        buddy_free(&h->buddy[0], head, order);
 }
 
 u64 pages_owner_locked_read(struct heap *h, const struct frame *f)

@@ -91,7 +91,8 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])
 {
-    out[NODE_pages_free] = counter_read(&h->buddy[node].pages_free);
+    out[NODE_pcp_pages] = pcp_pages(h);
+    out[NODE_pages_free] = counter_read(&h->buddy[node].pages_free) + out[NODE_pcp_pages];
     out[NODE_pages_total] = counter_read(&h->buddy[node].pages_total);
 }
 

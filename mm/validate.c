@@ -20,7 +20,7 @@ bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
 /* Steps over frames block by block: each must begin where the one before ended. */
 static bool frames_validate(struct heap *h, struct heap_fault *f)
 {
-    u64 i = 0, free = 0;
+    u64 i = 0, free = 0, parked = 0;
 
     while (i < h->frames.count) {
         struct frame *s = &h->frames.at[i];
@@ -33,6 +33,9 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
             continue;
         case FRAME_FREE:
             free += pages;
+            break;
+        case FRAME_PARKED:
+            parked += pages;
             break;
         case FRAME_PAGES:
         case FRAME_LARGE:
@@ -54,6 +57,9 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
     if (free != h->buddy[0].pages_free)
         return heap_fault_set(f, "frames: free blocks and the buddy's count differ",
                               (void *)(uintptr_t)free, NULL);
+    if (parked != pcp_pages(h))
+        return heap_fault_set(f, "frames: parked blocks and the page caches' counts differ",
+                              (void *)(uintptr_t)parked, NULL);
     return true;
 }
 
@@ -75,7 +81,7 @@ static bool cache_validate(struct kmem_cache *c, struct heap_fault *f)
 
 bool heap_validate(struct heap *h, struct heap_fault *f)
 {
-    if (!buddy_validate(&h->buddy[0], f) || !frames_validate(h, f))
+    if (!buddy_validate(&h->buddy[0], f) || !pcp_validate(h, f) || !frames_validate(h, f))
         return false;
     for (u32 i = 0; i < heap_cache_count(h); i++) {
         struct kmem_cache *c = heap_cache(h, i);

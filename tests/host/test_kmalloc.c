@@ -2,10 +2,10 @@
 #include "heap_fixture.h"
 
 static const char *const arms[] = {
-    "front=none owner=lock stats.slab=global stats.large=global",
+    "front=none owner=lock stats.slab=global stats.large=global pcp=off",
     "front=none objstate=side",
     "front=none objstate=off poison=free",
-    "front=bounded owner=tag",
+    "front=bounded owner=tag pcp.limits=1/1/1/1/1/1",
     "front=bounded objstate=side poison=free",
     "front=bounded objstate=side poison=full",
     "front=bounded objstate=off poison=full stats.slab=off stats.large=off",
@@ -451,6 +451,7 @@ TEST(shortage_is_null_and_recoverable)
         }
         EXPECT_TRUE(heap_good(&t));
         heap_reclaim(t.h);
+        pcp_drain_all(t.h);
         EXPECT_EQ(t.h->buddy[0].pages_free, free_before);
         heap_delete(&t);
     }
