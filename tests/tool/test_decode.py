@@ -16,6 +16,7 @@ from telemetry.shapes import SCOPES, TYPES, wrong_with
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.bin"))
 BOOT = synth.capture(synth.plan_for("A", rounds=1))
 OTHER = synth.capture(synth.plan_for("B", rounds=1, start=40_000_000_000))
+OLD = synth.capture(synth.plan_for("B", rounds=1, start=1_000_000))
 SLOW = settings(max_examples=80, deadline=None)
 
 
@@ -222,10 +223,9 @@ def test_a_boot_whose_hello_was_lost_is_still_another_boot():
 def test_a_stray_frame_of_another_boot_is_thrown_out(at, which):
     """Of an earlier boot, whose clock was behind. (A later clock and the very next number cannot be
     told apart.)"""
-    old = synth.capture(synth.plan_for("B", rounds=1, start=1_000_000))
-    stray = records(decode(old))[which]
+    stray = records(decode(OLD))[which]
     at = WHOLE[at].end + 1
-    items = decode(BOOT[:at] + old[stray.offset - 1 : stray.end + 1] + BOOT[at:])
+    items = decode(BOOT[:at] + OLD[stray.offset - 1 : stray.end + 1] + BOOT[at:])
     assert {content(record) for record in records(items)} == CONTENT
     assert [fault.kind for fault in faults(items)] == ["foreign"]
 
