@@ -124,7 +124,8 @@ def levels(boot, marks: Marks) -> Table:
 
 
 def results(state, marks: Marks) -> Table:
-    arms = sorted(state.arms) or sorted({boot.arm for boot in state.boots.values()})
+    booted = {boot.arm for boot in state.boots.values()}
+    arms = sorted(booted if state.alone else state.arms or booted)
     table = _grid("left", *["right"] * (2 * len(arms)))
     others = [arm for arm in arms if arm != state.reference]
     over = [f"{state.reference} over {arm}, now" for arm in others] if len(arms) > 1 else []
