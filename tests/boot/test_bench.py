@@ -13,7 +13,8 @@ def results(done):
 @pytest.mark.parametrize('arm', [
     'front=none owner=lock stats.slab=global poison=free stats.large=global',
     'front=bounded owner=tag stats.slab=percpu poison=free stats.large=global',
-    'front=bounded objstate=side lockstat=time',
+    'front=bounded objstate=side lockstat=time pcp=off',
+    'front=none pcp=on pcp.limits=1/1/1/1/1/1',
     'front=none objstate=off lockstat=off stats.slab=off stats.large=off',
     'front=bounded poison=full badfree=panic',
 ])
