@@ -286,7 +286,8 @@ class Decoder:
         # twice: a restart gives other streams new held records
         for stream in sorted(self._streams) * 2:
             self._settle_last(stream)
-        for state in self._streams.values():
+        for number, state in self._streams.items():
+            self._settle_early(number, state)
             self._deliver_parts(state)
         return self._taken()
 
@@ -409,6 +410,14 @@ class Decoder:
         else:
             self._drop_held(state)
 
+    def _settle_early(self, stream: int, state: _Stream) -> None:
+        """Nothing follows, so what a panic overtook and has not come yet is lost."""
+        if state.early:
+            lost = max(state.early) + 1 - state.next - len(state.early)
+            self._fault("gap", self.offset, 0, stream, lost)
+            state.next = max(state.early) + 1
+            state.early.clear()
+
     def _drop_held(self, state: _Stream) -> None:
         held, state.held = state.held, None
         if held:
@@ -431,11 +440,12 @@ class Decoder:
         others the last of the boot before."""
         streams, self._streams = self._streams, {}
         first = []
-        for state in streams.values():
+        for number, state in streams.items():
             if state.held and state.held.seq < state.next:
                 first.append(state.held)
             elif state.held:
                 self._accept_held(state)
+            self._settle_early(number, state)
             self._deliver_parts(state)
         first.sort(key=lambda frame: frame.offset)
         self.boot += 1
