@@ -134,9 +134,16 @@ void console_write_panic(const char *format, ...)
     console_write_text(line);
 }
 
+static void hold(void)
+{
+    (void)plat_irq_save();
+    spin_lock(&log_lock);
+}
+
 void console_init(void)
 {
     first_cycles = plat_cycles();
     spin_init(&log_lock, LOCKCLASS_log, "console");
     log_ready = true;
+    kernel_hooks.hold_console = hold;
 }

@@ -48,6 +48,7 @@ struct kernel_hooks {
     void (*yield)(void);    /* gives the CPU to another thread that is ready on it, if any */
     void (*quiet)(bool on); /* stops (true) or restarts the calling CPU's tick; thread context */
     void (*reset)(void);    /* resets the machine at once, without a word */
+    void (*hold_console)(void); /* takes the console's lock for good, interrupts off; for a fault */
 };
 extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
 

@@ -3,6 +3,10 @@
  *
  *   none         nothing
  *   panic@CPU    that CPU panics (kind provoked); panic@last: the one with the highest number
+ *   full@CPU     the same, with that CPU's transmit ring full to the last frame
+ *   log-held     CPU 0 panics while the last CPU holds the console's lock and will never give it back
+ *   flood        more events than CPU 0's ring has room for, once that is empty one more, which
+ *                tells of the loss; then the boot goes on
  *   nested       a panic whose own report faults: the machine must end all the same
  *   trap         a store to an address that no machine maps
  *   overflow     a recursion that runs off the thread's stack
@@ -18,18 +22,25 @@
  * Locking: none. Contexts: thread, or boot, by stage. */
 #include "kernel.h"
 
+#include "telemetry/telemetry.h"
 #include "../base/string.h"
 
-/* Returns the CPU of panic@CPU, or -1. */
-static int panic_cpu(const char *text)
+#define FLOOD_EVENTS 1000u /* a CPU's ring has room for some 250 of them */
+
+/* Returns the CPU of WHAT@CPU, or -1. */
+static int cpu_of(const char *text, const char *what)
 {
+    size_t n = strlen(what);
     int cpu = 0;
 
-    if (strcmp(text, "panic@last") == 0)
-        return (int)plat_cpu_count() - 1;
-    if (strncmp(text, "panic@", 6) != 0 || !text[6] || strlen(text) > 8)
+    if (strncmp(text, what, n) != 0 || text[n] != '@')
         return -1;
-    for (const char *p = text + 6; *p; p++) {
+    text += n + 1;
+    if (strcmp(text, "last") == 0)
+        return (int)plat_cpu_count() - 1;
+    if (!text[0] || strlen(text) > 2)
+        return -1;
+    for (const char *p = text; *p; p++) {
         if (*p < '0' || *p > '9')
             return -1;
         cpu = cpu * 10 + (*p - '0');
@@ -40,8 +51,8 @@ static int panic_cpu(const char *text)
 bool provoke_valid(const char *text)
 {
     static const char *const plain[] = {
-        "none",     "nested",      "trap",        "overflow", "hang",
-        "hang-off", "early-alloc", "early-panic", "badfree",  "selfcheck",
+        "none",        "nested",      "trap",    "overflow",  "hang",  "hang-off",
+        "early-alloc", "early-panic", "badfree", "selfcheck", "flood",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
@@ -50,7 +61,9 @@ bool provoke_valid(const char *text)
     }
     if (strcmp(text, "reset") == 0)
         return kernel_hooks.reset != NULL;
-    return panic_cpu(text) >= 0;
+    if (strcmp(text, "log-held") == 0)
+        return kernel_hooks.hold_console != NULL;
+    return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0;
 }
 
 bool provoke_is(const char *what)
@@ -75,10 +88,51 @@ static void early_alloc(void)
          (unsigned)ARRAY_SIZE(sizes), plat_cpu_count());
 }
 
+/* Faster than any port takes them, and with this CPU's own drain held off. */
+static void flood(void)
+{
+    unsigned long flags = plat_irq_save();
+
+    for (i64 i = 0; i < (i64)FLOOD_EVENTS; i++)
+        telemetry_event("warning", "flood", (const struct telemetry_value[]){{"n", i}}, 1);
+    plat_irq_restore(flags);
+}
+
+static void flood_and_tell(void)
+{
+    flood();
+    telemetry_flush();
+    telemetry_event("phase", "after the flood", NULL, 0);
+}
+
 static void panic_here(void *arg)
 {
     (void)arg;
     PANIC(PANIC_provoked, "provoke=panic", plat_cpu_id(), plat_cpu_count());
+}
+
+static void panic_full(void *arg)
+{
+    (void)arg;
+    (void)plat_irq_save();
+    flood();
+    PANIC(PANIC_provoked, "provoke=full", plat_cpu_id(), plat_cpu_count());
+}
+
+/* On the first CPU and the last. */
+static void panic_while_log_is_held(void *arg)
+{
+    bool *held = arg;
+
+    if (plat_cpu_id() != 0) {
+        kernel_hooks.hold_console();
+        __atomic_store_n(held, true, __ATOMIC_RELEASE);
+        for (;;)
+            plat_relax();
+    }
+    while (!__atomic_load_n(held, __ATOMIC_ACQUIRE))
+        plat_relax();
+    PANIC(PANIC_provoked, "provoke=log-held", plat_cpu_id(), plat_cpu_count());
 }
 
 static NOINLINE u64 overflow(volatile u64 *below)
@@ -99,11 +153,20 @@ static NORETURN void spin(bool interrupts_off)
         plat_relax();
 }
 
-static void provoke_panic(int cpu)
+static void provoke_on(int cpu, void (*fault)(void *arg))
 {
     if ((unsigned)cpu >= plat_cpu_count())
-        PANIC(PANIC_boot, "provoke=panic@CPU names a CPU that does not run", cpu, plat_cpu_count());
-    plat_run_on_cpus((u64)1 << cpu, panic_here, NULL);
+        PANIC(PANIC_boot, "provoke= names a CPU that does not run", cpu, plat_cpu_count());
+    plat_run_on_cpus((u64)1 << cpu, fault, NULL);
+}
+
+static void provoke_log_held(void)
+{
+    bool held = false;
+
+    if (plat_cpu_count() < 2)
+        PANIC(PANIC_boot, "provoke=log-held needs a second CPU", 1, 0);
+    plat_run_on_cpus(1 | (u64)1 << (plat_cpu_count() - 1), panic_while_log_is_held, &held);
 }
 
 static void provoke_in_lab(const char *what)
@@ -112,8 +175,14 @@ static void provoke_in_lab(const char *what)
     volatile u64 *nowhere = (volatile u64 *)0x0123456789abcdefull;
     volatile u64 bottom = 0;
 
-    if (panic_cpu(what) >= 0)
-        provoke_panic(panic_cpu(what));
+    if (cpu_of(what, "panic") >= 0)
+        provoke_on(cpu_of(what, "panic"), panic_here);
+    else if (cpu_of(what, "full") >= 0)
+        provoke_on(cpu_of(what, "full"), panic_full);
+    else if (strcmp(what, "log-held") == 0)
+        provoke_log_held();
+    else if (strcmp(what, "flood") == 0)
+        flood_and_tell();
     else if (strcmp(what, "nested") == 0)
         PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
     else if (strcmp(what, "trap") == 0)

@@ -2,8 +2,10 @@
 
 install(folder) puts a qemu-system-x86_64 into folder; with that folder first on PATH the tool boots it like
 any other: it speaks the monitor's protocol, reads the SMBIOS arguments, and plays a synthetic capture into
-telemetry.bin. How each boot ends is told by FAKE_PLAN, a comma-separated list (ok, panic, reset, hang, refused,
-void, cut, nostart), one entry a boot in turn, ok after the last; FAKE_PACE stretches its time (1: real time).
+telemetry.bin. How each boot ends is told by FAKE_PLAN, a comma-separated list, one entry a boot in turn, ok after
+the last: ok, panic, reset, hang, refused, void, cut (well, but the stream stops early), torn (the same in the
+middle of a frame), killed (by a signal, in the middle of a frame), nostart. FAKE_PACE stretches its time (1: real
+time). FAKE_PROBE tells how the probe for KVM ends: works, slow (it emulates), broken.
 
 What it deliberately is not: a test of QEMU's options. Those are for tests/boot, with the real one.
 """
@@ -84,7 +86,17 @@ def _monitor(fd):
                 return
 
 
+def _probe(how):
+    import time
+    if how == "slow":
+        time.sleep(60)
+    if how == "broken":
+        print("qemu-system-x86_64: failed to initialize kvm: the fake says no", file=sys.stderr)
+    return 1 if how == "broken" else 33
+
+
 def main(argv):
+    import signal
     import time
 
     import synth
@@ -92,7 +104,7 @@ def main(argv):
         print("QEMU emulator version 0.0 (fake)")
         return 0
     if not any("telemetry.bin" in word for word in argv):
-        return 33  # a probe guest: works
+        return _probe(os.environ.get("FAKE_PROBE", "works"))
     fate = _fate()
     if fate == "nostart":
         print("qemu-system-x86_64: the fake was told not to start", file=sys.stderr)
@@ -112,6 +124,11 @@ def main(argv):
     with open("telemetry.bin", "wb", buffering=0) as out:
         for number, (seconds, data) in enumerate(synth.steps(plan)):
             time.sleep(seconds * pace)
+            if number > 2 and fate in ("torn", "killed"):
+                out.write(data[:len(data) // 2 + 1])
+                if fate == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                break
             out.write(data)
             if number > 2 and fate in ("reset", "hang", "cut"):
                 break

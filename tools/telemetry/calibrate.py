@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import store
 from .errors import HayloftError
 
 SCHEMA = 1
@@ -88,9 +89,7 @@ def load(path: Path) -> dict:
 def save(path: Path, machines: dict) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps({"schema": SCHEMA, "machines": machines}, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    store.write_text(path, json.dumps({"schema": SCHEMA, "machines": machines}, indent=1) + "\n")
 
 
 def learn(run: dict, results: dict, path: Path | None = None) -> dict[str, dict]:

@@ -10,7 +10,7 @@ import select
 import sys
 
 from . import ROOT, __version__
-from .errors import EXIT_INTERRUPTED, EXIT_USAGE, HayloftError, did_you_mean
+from .errors import DISK_FULL, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError, did_you_mean
 
 LIVE = ("auto", "web", "term", "off")
 
@@ -230,4 +230,4 @@ def main(argv):
             raise
         where = f"{error.filename}: " if error.filename else ""
         print(f"hayloft: {where}{error.strerror}", file=sys.stderr)
-        return EXIT_USAGE
+        return EXIT_MACHINE if error.errno in DISK_FULL else EXIT_USAGE

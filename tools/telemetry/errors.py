@@ -6,6 +6,7 @@ boot, 3 boots failed, 4 the machine lacks something.
 """
 
 import difflib
+import errno
 
 EXIT_EXPECTATION = 1
 EXIT_USAGE = 2
@@ -20,6 +21,17 @@ class HayloftError(Exception):
     def __init__(self, message, exit_code=EXIT_USAGE):
         super().__init__(" ".join(str(message).split()))
         self.exit_code = exit_code
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def cannot_write(path, error):
+    """The HayloftError for an OSError met while writing to path. A full disk is the machine's lack."""
+    what = f"{path}: cannot be written: {error.strerror or error}"
+    if error.errno in DISK_FULL:
+        return HayloftError(f"{what}; make room, then go on (./hayloft resume, or report, on the run)", EXIT_MACHINE)
+    return HayloftError(f"{what}; choose a place that can be written to")
 
 
 def nearest(word, legal):

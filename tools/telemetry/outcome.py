@@ -4,6 +4,8 @@ Pure. Only a bye with outcome ok says that a boot went well: QEMU also exits 0 a
 process may end well while the stream was cut. Guest faults count against an arm; void boots do not.
 """
 
+import signal
+
 from .machine.qemu import EXIT_FAILED, EXIT_OK, EXIT_PANIC, EXIT_REFUSED
 
 OK = "ok"
@@ -67,9 +69,19 @@ def classify(exit_status, timed_out, digest):
         return INCOMPLETE, "the machine ended well, but no bye came: the stream was cut"
     if exit_status == EXIT_FAILED:
         return SELF_CHECK, "exit status of a failed self-check; no bye came"
+    how = _how_it_ended(exit_status)
     if not hello:
-        return FAILED_START, f"the machine ended with {exit_status} before its first record"
-    return INCOMPLETE, f"no bye; the machine ended with {exit_status}"
+        return FAILED_START, f"the machine {how} before its first record"
+    return INCOMPLETE, f"no bye; the machine {how}"
+
+
+def _how_it_ended(exit_status):
+    if exit_status is None or exit_status >= 0:
+        return f"ended with {exit_status}"
+    try:
+        return f"was killed from outside ({signal.Signals(-exit_status).name})"
+    except ValueError:
+        return f"was killed from outside (signal {-exit_status})"
 
 
 def _check_stream(digest):

@@ -11,6 +11,7 @@ image: then only this machine refuses it, and the arm is left out.
 Nothing here starts a process but through machine/, build.py and the live view; all of them end with it.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import secrets
@@ -20,7 +21,7 @@ import time
 
 from . import ROOT, __version__, build, defs, experiment as experiments, image, machine, outcome, plan, progress, store
 from . import interrupt
-from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError
+from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError, cannot_write
 from .interrupt import stop_by_signal
 from .machine import facts, qemu
 
@@ -149,8 +150,7 @@ def start(path, out=None, settings=()):
     try:
         return _prepare(run, experiment, specs, seed)
     except BaseException as error:
-        run.info["state"] = "interrupted"
-        run.save()
+        save_interrupted(run)
         run.close()
         if isinstance(error, KeyboardInterrupt):
             raise HayloftError(f"interrupted; go on with ./hayloft resume {run.dir}", EXIT_INTERRUPTED) from error
@@ -295,10 +295,12 @@ class Session:
         try:
             running = machine.start(spec, self.images[arm], arguments, folder)
             ended = running.wait(show.tick)
+            result, verdict = judge(folder, ended, arguments, self.knobs[arm])
         except KeyboardInterrupt:
             self.archive(entry, attempt, None, (outcome.INCOMPLETE, "interrupted by the user"), None)
             raise
-        result, verdict = judge(folder, ended, arguments, self.knobs[arm])
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         boot = self.archive(entry, attempt, ended, verdict, result)
         done[boot["id"]] = boot
         if boot["outcome"] == outcome.REFUSED:
@@ -470,8 +472,7 @@ def finish(session, live, port):
         return EXIT_INTERRUPTED
     except BaseException:
         show.close()
-        session.info["state"] = "interrupted"
-        run_folder.save()
+        save_interrupted(run_folder)
         raise
     finally:
         show.close()
@@ -483,10 +484,16 @@ def finish(session, live, port):
     return exit_code(session, results)
 
 
+def save_interrupted(run_folder):
+    """Notes the early end where that can still be written: what led to it matters more."""
+    run_folder.info["state"] = "interrupted"
+    with contextlib.suppress(HayloftError):
+        run_folder.save()
+
+
 def interrupted(session, show):
     show.close()
-    session.info["state"] = "interrupted"
-    session.run.save()
+    save_interrupted(session.run)
     show.say(f"interrupted; go on with ./hayloft resume {session.run.dir}")
 
 

@@ -8,7 +8,7 @@ The folder, experiment.toml and run.json exist before anything is built or boote
 before its machine starts and gets boot.json when it has ended: a folder without one is an unfinished boot.
 
 Locking: whoever writes holds an flock on the run's folder itself, which needs no file and ends with the
-process; a second writer is refused.
+process; a second writer is refused. What a killed writer left aside, the next one removes.
 """
 
 import contextlib
@@ -17,25 +17,43 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 
 from . import ROOT, image
-from .errors import HayloftError
+from .errors import HayloftError, cannot_write
 
 RUNS = ROOT / "runs"
 SCHEMA = 1
 
 
+_ASIDE = re.compile(r"\..+\.[0-9]+")
+
+
+@contextlib.contextmanager
+def aside(path):
+    """Yields the name under which to write what then becomes path in one step; nothing is left of it where that
+    fails. An OSError becomes the one line for people."""
+    path = pathlib.Path(path)
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield made
+        os.replace(made, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            made.unlink()
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
+
+
 def write_text(path, text):
     """Replaces path by text in one step."""
-    path = pathlib.Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(aside, "w", encoding="utf-8") as file:
+    with aside(path) as made, open(made, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(aside, path)
 
 
 def write_json(path, value):
@@ -76,7 +94,12 @@ class Run:
     def start_boot(self, identity):
         """The fresh folder of a boot about to start."""
         folder = self.boots_dir / identity
-        folder.mkdir(parents=True)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         return folder
 
     def end_boot(self, identity, boot, result):
@@ -98,6 +121,16 @@ class Run:
         """Names of boot folders whose boot never ended."""
         return [folder.name for folder in self._boot_folders() if not (folder / "boot.json").exists()]
 
+    def sweep(self):
+        """Removes what a writer that was killed left aside. For the one who holds the lock."""
+        if self._lock is None:
+            raise RuntimeError("this run is open for reading only")
+        for folder in (self.dir, self.dir / "image", self.dir / "plots", *self._boot_folders()):
+            for path in folder.glob(".*"):
+                if _ASIDE.fullmatch(path.name) and path.is_file():
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
     def _boot_folders(self):
         if not self.boots_dir.is_dir():
             return []
@@ -111,14 +144,15 @@ class Run:
         source = pathlib.Path(source)
         name = f"image/{source.stem}{'-' + label if label else ''}{source.suffix}"
         target = self.dir / name
-        target.parent.mkdir(exist_ok=True)
-        aside = target.with_name(f".{target.name}.{os.getpid()}")
-        shutil.copyfile(source, aside)
-        os.chmod(aside, stat.S_IMODE(source.stat().st_mode))
-        if image.sha256(aside) != checksum:
-            aside.unlink()
-            raise HayloftError(f"{source}: changed while it was being archived; run again")
-        os.replace(aside, target)
+        try:
+            target.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(target.parent, error) from error
+        with aside(target) as made:
+            shutil.copyfile(source, made)
+            os.chmod(made, stat.S_IMODE(source.stat().st_mode))
+            if image.sha256(made) != checksum:
+                raise HayloftError(f"{source}: changed while it was being archived; run again")
         known[checksum] = name
         return name
 
@@ -170,9 +204,14 @@ def create(folder, name, experiment_text, info):
         if made != folder:
             os.rename(made, folder)
             run.dir = folder
-    except OSError as error:
+    except (OSError, HayloftError) as error:
+        if made != folder:
+            shutil.rmtree(made, ignore_errors=True)
         run.close()
-        raise HayloftError(f"{folder}: cannot be written: {error.strerror}") from error
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError):
+            raise cannot_write(folder, cause) from error
+        raise
     return run
 
 
@@ -214,6 +253,8 @@ def open_run(name, locked=False):
     except HayloftError:
         run.close()
         raise
+    if locked:
+        run.sweep()
     return run
 
 

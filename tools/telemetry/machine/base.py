@@ -145,6 +145,7 @@ class Running:
                 elapsed = time.monotonic() - self.began
                 if self.timeout and elapsed > self.timeout:
                     timed_out = True
+                    self.last_words()
                     break
                 interrupt.check()
                 self.sample()
@@ -157,6 +158,9 @@ class Running:
         finally:
             self.kill()
         return self.finished(timed_out)
+
+    def last_words(self):
+        """Its time is up: what can still be had of it before it is ended, in a bounded time."""
 
     def finished(self, timed_out):
         return Finished(

@@ -3,15 +3,19 @@
 The arguments travel as an SMBIOS type 11 string, "hayloft:" before them, from an anonymous memory file;
 QEMU's monitor is a socket pair. So a boot leaves nothing behind but its own folder, and no path ever
 needs quoting but the ISO's. The guest starts stopped, its vCPU threads are found by the monitor and pinned,
-then it is let go. COM1 is console.log, COM2 telemetry.bin: plain files, one complete copy, no back-pressure.
+then it is let go. A guest whose time is up gets an NMI first, at which the kernel says on the console where each
+CPU is, even one that spins with interrupts off; then it is ended. COM1 is console.log, COM2 telemetry.bin: plain
+files, one complete copy, no back-pressure.
 
 This module and host.py are the only ones that start a machine.
 """
 
 import json
 import os
+import pathlib
 import shutil
 import socket
+import time
 
 from ..errors import EXIT_MACHINE, HayloftError
 from . import base, child
@@ -23,6 +27,7 @@ EXIT_OK, EXIT_PANIC, EXIT_REFUSED, EXIT_FAILED = 33, 35, 37, 39
 LONGEST_ARGUMENTS = 7900  # what GRUB's smbios command was seen to carry is 8000
 
 _MONITOR_SECONDS = 15
+_LAST_WORDS_SECONDS = 3.0  # for the CPUs of a hung guest, in turn, to say where they are
 
 
 def program():
@@ -93,7 +98,7 @@ def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35"):
             theirs.close()
             if arguments_fd is not None:
                 os.close(arguments_fd)
-    running = base.Running(process, machine.timeout)
+    running = QemuRunning(process, machine.timeout, ours)
     try:
         _release(running, ours, machine, hold=bool(gdb_port))
     except BaseException:
@@ -102,11 +107,37 @@ def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35"):
     return running
 
 
+class QemuRunning(base.Running):
+    """A boot under QEMU. Keeps the monitor, unread: QEMU drops events that find no room."""
+
+    def __init__(self, process, timeout, monitor):
+        super().__init__(process, timeout)
+        self.monitor = monitor
+
+    def last_words(self):
+        console = pathlib.Path(f"/proc/{self.process.pid}/cwd/console.log")
+        try:
+            before = console.stat().st_size
+            self.monitor.sendall(b'{"execute": "inject-nmi"}\n')
+            until = time.monotonic() + _LAST_WORDS_SECONDS
+            size, quiet = before, 0
+            while time.monotonic() < until and quiet < 3 and self.process.poll() is None:
+                time.sleep(base.POLL_SECONDS)
+                size, earlier = console.stat().st_size, size
+                quiet = quiet + 1 if before < size == earlier else 0
+        except OSError:
+            pass  # it has ended, or is beyond answering
+
+    def kill(self):
+        super().kill()
+        self.monitor.close()
+
+
 def _release(running, monitor, machine, hold):
     """Finds and pins the vCPU threads, then lets the guest go (hold: a debugger will). A QEMU that ends
     here could not start: that is for the caller to see from its exit status."""
     monitor.settimeout(_MONITOR_SECONDS)
-    with monitor, monitor.makefile("rb") as answers:  # written to unbuffered: closing must not write
+    with monitor.makefile("rb") as answers:  # written to unbuffered: closing must not write
         def ask(verb):
             monitor.sendall(json.dumps({"execute": verb}).encode() + b"\n")
             return _answer(answers, verb)

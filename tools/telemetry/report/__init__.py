@@ -6,9 +6,9 @@ of an earlier report that this one does not have are removed.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from .. import store
 from . import content, plots, render
 
 
@@ -22,11 +22,5 @@ def write_report(run_dir: Path, results: dict) -> None:
         if old.name not in kept:
             old.unlink()
     blocks = content.blocks(results, figures)
-    _write(run_dir / "report.md", render.markdown(blocks))
-    _write(run_dir / "report.html", render.page(blocks, run_dir))
-
-
-def _write(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
+    store.write_text(run_dir / "report.md", render.markdown(blocks))
+    store.write_text(run_dir / "report.html", render.page(blocks, run_dir))

@@ -12,7 +12,6 @@ Agg only, no state of pyplot kept; colours are told apart by colour-blind reader
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import matplotlib
@@ -21,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure as Canvas  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
-from .. import units  # noqa: E402
+from .. import store, units  # noqa: E402
 from . import words  # noqa: E402
 from .content import Figure  # noqa: E402
 
@@ -61,9 +60,8 @@ def _canvas(rows: int, row_height: float = 0.34, extra: float = 1.1):
 
 
 def _save(canvas, folder: Path, name: str) -> str:
-    aside = folder / f".{name}.{os.getpid()}"
-    canvas.savefig(aside, format="png", bbox_inches="tight", pad_inches=0.15, facecolor="white")
-    os.replace(aside, folder / name)
+    with store.aside(folder / name) as made:
+        canvas.savefig(made, format="png", bbox_inches="tight", pad_inches=0.15, facecolor="white")
     return f"plots/{name}"
 
 
