@@ -151,7 +151,7 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
     if (unlikely(!frame_claim(f, &tag)))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
     large_count(h, false, PAGE_SIZE << order);
-    if (h->poison != V_poison_off) {
+    if (h->poison == V_poison_full) {
         plat_unpoison(p, PAGE_SIZE << order);
         memset(p, POISON_FREE, PAGE_SIZE << order);
     }
