@@ -16,9 +16,10 @@
 /* Starts the enabled CPUs found in *info, at most limit in all, one after the other; each calls
  * kernel_cpu_started(cpu) on its own stack and never returns. memory is `machine_cpu_bytes() *
  * limit` bytes, page aligned, zeroed, for stacks and per-CPU areas. Sets started and tsc_skew, and
- * publishes plat_cpu_count() only after every table exists. A CPU that does not answer within 200
- * ms is left out with .started = false; numbers of the others close up. Returns the number
- * running. Thread context. */
+ * publishes plat_cpu_count() only after every table exists. A CPU that does not answer within some
+ * seconds (more on a host that starves the caller, too) is left out with .started = false and the
+ * trouble named; numbers of the others close up, and it moves behind them in info->cpu[]. Returns
+ * the number running. Boot CPU, interrupts off; no handler is called meanwhile. */
 unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory);
 size_t machine_cpu_bytes(void);
 

@@ -71,6 +71,8 @@ NODISCARD bool provoke_valid(const char *text);
 void provoke_at(enum provoke_stage stage);
 /* True if provoke=what was given; for the faults that somebody else plants (badfree, selfcheck). */
 bool provoke_is(const char *what);
+/* provoke=absent-cpu: the firmware lists, in second place, a CPU that does not exist. */
+void provoke_absent_cpu(struct bootinfo *info);
 
 /* The laboratory session of one boot, the same on both platforms: hello, schema, objects,
  * self-check, tests, bye. Thread context, CPU 0. Returns how the machine should end. kernel/lab.c

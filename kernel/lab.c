@@ -35,6 +35,22 @@ PRINTF(1, 2) static bool fail(const char *format, ...)
     return false;
 }
 
+/* A machine with fewer CPUs than it should have measures something else: it must be seen. */
+static void tell_cpus_left_out(const struct bootinfo *info)
+{
+    char text[120];
+
+    for (unsigned i = 0; i < info->cpus_found; i++) {
+        const struct boot_cpu *c = &info->cpu[i];
+
+        if (!c->trouble)
+            continue;
+        fmt(text, sizeof(text), "the CPU with APIC id %u was left out: %s", c->apic_id, c->trouble);
+        telemetry_event("warning", text,
+                        &(const struct telemetry_value){"apic_id", (i64)c->apic_id}, 1);
+    }
+}
+
 static void phase(const char *name)
 {
     telemetry_event("phase", name, NULL, 0);
@@ -225,6 +241,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
     bool fine;
 
     telemetry_hello(info);
+    tell_cpus_left_out(info);
     telemetry_flush(); /* whatever happens from here on, it is known whose boot this is */
     if (!known || knob_refused.count)
         return refuse();

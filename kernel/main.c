@@ -19,13 +19,31 @@ static struct bootinfo *boot;
 static bool
     cpus_released; /* release/acquire: everything that a started CPU's scheduler needs is there */
 
-/* Ends a boot that cannot even say hello. */
-static NORETURN void refuse(const char *reason, u64 have, u64 need)
+/* Usable memory that is enough to boot, to self-check and to end well, and below which it is not even
+ * tried: so what a small machine says is always the same. tests/boot holds it to that. */
+#define ENOUGH_BASE    (8ul << 20)
+#define ENOUGH_PER_CPU (512ul << 10)
+
+static u64 memory_enough(void)
 {
+    return ENOUGH_BASE + MIN((u64)boot->cpus_found, knobs.maxcpus) * ENOUGH_PER_CPU;
+}
+
+/* Ends a boot that cannot even say hello. */
+static NORETURN void refuse(const char *reason, u64 at_least)
+{
+    u64 have = boot->memory_bytes, need = MAX(memory_enough(), at_least);
+
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
     telemetry_emergency_bye("refused", reason);
     plat_exit(PLAT_EXIT_REFUSED);
+}
+
+static void check_memory(void)
+{
+    if (boot->memory_bytes < memory_enough())
+        refuse("too little memory", 0);
 }
 
 static void make_heap(void)
@@ -37,7 +55,7 @@ static void make_heap(void)
         range[i] = (struct mem_range){boot->range[i].base, boot->range[i].pages};
     kheap = heap_init(&knobs, range, boot->ranges, &need);
     if (!kheap)
-        refuse("too little memory for a heap", boot->memory_bytes, need);
+        refuse("too little memory for a heap", need);
 }
 
 static void *zeroed_pages(size_t bytes, const char *what)
@@ -49,7 +67,7 @@ static void *zeroed_pages(size_t bytes, const char *what)
         order++;
     p = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
     if (!p)
-        refuse(what, boot->memory_bytes, PAGE_SIZE << order);
+        refuse(what, boot->memory_bytes + (PAGE_SIZE << order));
     memset(p, 0, PAGE_SIZE << order);
     return p;
 }
@@ -57,17 +75,20 @@ static void *zeroed_pages(size_t bytes, const char *what)
 static void make_heap_cpus(unsigned limit)
 {
     if (!heap_cpus_init(kheap, limit))
-        refuse("too little memory for the heap's CPU rows", boot->memory_bytes, 0);
+        refuse("too little memory for the heap's CPU rows", boot->memory_bytes + PLAT_CPU_STRIDE);
 }
 
-/* Returns how many run; boot->cpu[] says which of those found did not answer. */
+/* Returns how many run; boot->cpu[] has those that were left out behind them, and lab.c tells. */
 static unsigned start_cpus(unsigned limit)
 {
     void *memory = zeroed_pages(machine_cpu_bytes() * limit, "too little memory for CPU stacks");
     unsigned running = machine_start_cpus(boot, limit, memory);
 
-    if (running < limit)
-        klog("%u of %u CPUs answered", running, limit);
+    for (unsigned i = running; i < limit; i++) {
+        const char *why = boot->cpu[i].trouble;
+
+        klog("the CPU with APIC id %u was left out: %s", boot->cpu[i].apic_id, why ? why : "");
+    }
     return running;
 }
 
@@ -80,7 +101,7 @@ static void lab_thread(void *arg)
     if (knobs.selfcheck)
         sched_selftest();  /* nothing below could tell if a CPU took no interrupts, for one */
     if (!telemetry_init()) /* rings for the CPUs that really run */
-        refuse("too little memory for telemetry", boot->memory_bytes, 0);
+        refuse("too little memory for telemetry", boot->memory_bytes + PLAT_CPU_STRIDE);
     how = lab_run(boot); /* hello … bye */
     plat_exit(how);
 }
@@ -100,10 +121,11 @@ static void make_lock_rows(unsigned limit)
 static void make_threads(unsigned running)
 {
     if (!sched_cpus_init(running))
-        refuse("too little memory for idle threads", boot->memory_bytes, 0);
+        refuse("too little memory for idle threads", boot->memory_bytes + PLAT_CPU_STRIDE);
     run_init(running);
     if (!thread_create(0, lab_thread, NULL, "lab"))
-        refuse("too little memory for the laboratory's thread", boot->memory_bytes, 0);
+        refuse("too little memory for the laboratory's thread",
+               boot->memory_bytes + PLAT_CPU_STRIDE);
 }
 
 static void say_what_runs(unsigned running)
@@ -128,9 +150,11 @@ void kernel_entry(struct bootinfo *info)
     irq_hooks_init();                  /* provoke= is checked against what this machine can do */
     arguments_read(info->args, false); /* before anything whose shape a knob decides */
     choose_sink();                     /* a panic sends its record there */
+    check_memory();                    /* what is refused here needs no heap to be said */
     sched_init();                      /* the scheduler's locks, before a lock's row has a number */
     lockstat_init(&knobs, 1, NULL);    /* the lock algorithm, before any lock is fought over */
     make_heap();                       /* one CPU's worth, every front end bypassed */
+    provoke_absent_cpu(info);          /* before anybody counts what the firmware listed */
     limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
     provoke_at(PROVOKE_EARLY);   /* the CPUs are known, their rows are not made */
     make_heap_cpus(limit);       /* rows and arrays of all, before any but CPU 0 can run */

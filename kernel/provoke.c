@@ -17,6 +17,7 @@
  *                that brought in per-CPU magazines published the count before their table existed,
  *                and crashed in that window
  *   early-panic  a panic when there is a heap but no CPU table yet
+ *   absent-cpu   the firmware lists a CPU that does not exist: the boot must go on and name it
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
  * Locking: none. Contexts: thread, or boot, by stage. */
@@ -59,8 +60,8 @@ bool provoke_valid(const char *text)
         if (strcmp(text, plain[i]) == 0)
             return true;
     }
-    if (strcmp(text, "reset") == 0)
-        return kernel_hooks.reset != NULL;
+    if (strcmp(text, "reset") == 0 || strcmp(text, "absent-cpu") == 0)
+        return kernel_hooks.reset != NULL; /* a machine, not a process */
     if (strcmp(text, "log-held") == 0)
         return kernel_hooks.hold_console != NULL;
     return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0;
@@ -69,6 +70,28 @@ bool provoke_valid(const char *text)
 bool provoke_is(const char *what)
 {
     return strcmp(knobs.provoke, what) == 0;
+}
+
+static bool listed(const struct bootinfo *info, u32 apic_id)
+{
+    for (unsigned i = 0; i < info->cpus_found; i++) {
+        if (info->cpu[i].apic_id == apic_id)
+            return true;
+    }
+    return false;
+}
+
+void provoke_absent_cpu(struct bootinfo *info)
+{
+    u32 nobody = 254; /* the highest that an xAPIC can address */
+
+    if (!provoke_is("absent-cpu") || info->cpus_found == MAX_CPUS)
+        return;
+    while (listed(info, nobody))
+        nobody--;
+    memmove(&info->cpu[2], &info->cpu[1], (info->cpus_found - 1) * sizeof(info->cpu[0]));
+    info->cpu[1] = (struct boot_cpu){.apic_id = nobody};
+    info->cpus_found++;
 }
 
 static void early_alloc(void)

@@ -56,8 +56,8 @@ void cpu_fold_resched(void)
 static void tss_load(struct cpu_area *a)
 {
     u64 base = (u64)&a->tss, limit = sizeof(a->tss) - 1;
-    u64 *d = &gdt[3 + 2 * a->id];
-    u16 selector = (u16)(SEL_TSS + 16 * a->id);
+    u64 *d = &gdt[3 + 2 * a->place];
+    u16 selector = (u16)(SEL_TSS + 16 * a->place);
 
     a->tss.io_map = sizeof(a->tss);
     a->tss.ist[IST_DOUBLE_FAULT - 1] = (u64)(a->double_fault_stack + IST_BYTES);

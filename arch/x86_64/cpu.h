@@ -1,7 +1,7 @@
 /* cpu.h: the door between the files of arch/x86_64 that run after boot: the per-CPU area behind GS,
  * the trap frame, and what each file offers the others. Private to arch/x86_64.
  *
- * Locking: an area is written by its own CPU, except `resched`, which anybody may set, and
+ * Locking: an area is written by its own CPU, except `resched`, which anybody may set, `start`, and
  * everything filled in before the CPU starts. */
 #ifndef ARCH_X86_64_CPU_H
 #define ARCH_X86_64_CPU_H
@@ -26,13 +26,27 @@ struct tss {
 #define IST_NMI          2u
 #define IST_BYTES        8192u
 
+/* Between the boot CPU, which writes the first line, and the CPU being started: smp.c. */
+struct cpu_start {
+    u32 order ALIGNED(CACHE_LINE); /* CPU_COMPARE, … */
+    u32 ask;
+    u32 answer ALIGNED(CACHE_LINE);
+    u64 cycles; /* its clock at the answer */
+};
+#define CPU_COMPARE   0u
+#define CPU_PARK      1u
+#define CPU_GO        2u
+#define CPU_STAY_AWAY 3u
+
 struct cpu_area {
     u32 id;      /* CPU_AREA_ID: the CPU's number */
     u32 preempt; /* CPU_AREA_PREEMPT: see plat_impl.h; this CPU only */
     void *slot;  /* CPU_AREA_SLOT: kernel/'s */
     u64 offset;  /* CPU_AREA_OFFSET: id * PLAT_CPU_STRIDE */
     u32 apic_id;
+    u32 place; /* in the firmware's list; names the TSS: two CPUs may have been given one number */
     struct tss tss;
+    struct cpu_start start;
 
     u32 resched ALIGNED(CACHE_LINE); /* relaxed; set by any CPU, so on a line of its own */
 
@@ -81,6 +95,9 @@ void lapic_enable(void);   /* each CPU */
 u32 lapic_id(void);
 void lapic_eoi(void);
 void lapic_ipi(u32 apic_id, u32 command);
+/* Halts until VECTOR_WAKE comes from another CPU or us are over, whichever is first. Before ticks
+ * begin; interrupts off before and after. */
+void lapic_nap(u64 us);
 #define LAPIC_INIT    0x4500u
 #define LAPIC_STARTUP 0x4600u /* | page number */
 #define LAPIC_NMI     0x4400u

@@ -120,6 +120,17 @@ void lapic_init(u64 phys)
         PANIC(PANIC_boot, "the local APIC's timer does not count", 0, 0);
 }
 
+/* If it is over before the halt, the interrupt is pending, and ends the halt at once. One that is
+ * left over when another CPU was first ends a later halt early, or nothing. */
+void lapic_nap(u64 us)
+{
+    write(REG_TIMER, VECTOR_WAKE); /* once */
+    write(REG_INITIAL, (u32)MAX((u64)1, MIN(timer_hz * us / 1000000, (u64)0xffffffff)));
+    machine_idle();
+    x86_cli();
+    machine_tick_set(0);
+}
+
 /* -- machine.h -- */
 
 void machine_tick_set(unsigned hz)

@@ -29,7 +29,7 @@
 
 #define SEL_CODE 0x08
 #define SEL_DATA 0x10
-#define SEL_TSS  0x18 /* CPU 0's; two entries each */
+#define SEL_TSS  0x18 /* the boot CPU's; two entries each */
 
 #define MSR_EFER      0xc0000080
 #define MSR_GS_BASE   0xc0000101
@@ -63,7 +63,8 @@
 #define MAIL_FAR64     0xf40 /* 6 bytes */
 #define MAIL_GDT       0xf80 /* 4 entries: null, 32-bit code, data, 64-bit code */
 #define MAIL_WAITING   1     /* nobody has come yet */
-#define MAIL_CLAIMED   2     /* the CPU took it */
-#define MAIL_WITHDRAWN 3     /* it came too late: whoever reads this halts */
+#define MAIL_CLAIMED   2     /* a CPU came and is reading */
+#define MAIL_TAKEN     3     /* it has read everything that was meant for it alone */
+#define MAIL_WITHDRAWN 4     /* it came too late: whoever reads this halts */
 
 #endif

@@ -7,26 +7,37 @@
  * more CPUs will come is their number published and are they let into kernel_cpu_started(): up to
  * then plat_cpu_count() is 1, and whoever allocates meanwhile is the boot CPU.
  *
- * A CPU's stack slot and memory go by its place in the firmware's list, its number by how many came
- * before: so the numbers have no holes, and a CPU that was given up on shares nothing with the one
- * that got its number.
+ * A CPU can be given up on at any point of this, and the boot goes on without it; whenever it wakes
+ * up, it shares nothing with anybody and finds the order to stay away. For that, its stack slot,
+ * its memory and its TSS go by its place in the firmware's list, and the words that it exchanges
+ * with the boot CPU lie in its own area. Only its number, which goes by how many came before, is
+ * given to the next. The one thing that CPUs have in common is the mailbox: a CPU that claimed it
+ * and did not say that it has read it might still read what is meant for another, so nobody is
+ * started after such a one.
+ *
+ * How long is too long? A host under load may keep a vCPU from running for seconds, so a stretch of
+ * time proves nothing by itself. But the host that starves one CPU of a machine starves the others:
+ * so the boot CPU sleeps in short naps (which also leaves the host's CPU to the one it waits for)
+ * and gives up only when both the time is over and it was itself woken often enough.
  *
  * Clocks: the boot CPU asks, the other stores its time and answers. The quickest of many round
  * trips bounds the other's lead within half its length; a lead smaller than that cannot be told
  * from none and counts as 0.
  *
- * Locking: none; the hand-over words below are written by one side each. Contexts: thread, boot
- * CPU; smp_entry() on the started CPU. */
+ * Locking: none; the words of struct cpu_start are written by one side each. Contexts: thread, boot
+ * CPU, interrupts off but in naps; smp_entry() on the started CPU. */
 #include "cpu.h"
 
-#include "../../base/check.h"
 #include "../../base/string.h"
 
-#define ANSWER_LIMIT_US  200000u
-#define STALLED_LIMIT_US 2000000u /* longer than any host keeps a vCPU from running */
-#define SKEW_LIMIT_US    20000u
-#define SKEW_TRIPS       100u
-#define SKEW_DONE        0xffffu /* instead of a trip's number: no more questions */
+#define NAP_US        1000u
+#define NAPS_ONE_IN   10u       /* a wait must have had a tenth of the naps that fit into it */
+#define SILENT_US     3000000u  /* nobody came: it may not exist */
+#define SILENT_MIN    200000u   /* once SILENT_SUM is spent on others */
+#define SILENT_SUM    10000000u /* for all that never come, so that many are no hang */
+#define STALLED_US    10000000u /* it came, so it exists */
+#define SKEW_LIMIT_US 20000u
+#define SKEW_TRIPS    100u
 
 unsigned x86_cpu_count = 1;
 
@@ -35,17 +46,9 @@ extern const u8 trampoline_start[], trampoline_end[], trampoline_prot[], trampol
 static u64 trampoline; /* physical; 0: none */
 static u64 cr3;
 
-/* Each word on a line of its own: boot CPU writes the first two, the CPU being started the last. */
-static struct {
-    u32 ask ALIGNED(CACHE_LINE); /* round trip number, the boot CPU's */
-    u32 release ALIGNED(CACHE_LINE);
-    struct {
-        u32 answer; /* the last ask answered; HERE: nothing asked yet */
-        u64 cycles;
-    } reply ALIGNED(CACHE_LINE);
-} hand;
-
-#define HERE (~0u)
+/* What the started CPU answers; 1 to SKEW_TRIPS are round trips. */
+#define HERE   (~0u)
+#define PARKED (~1u)
 
 size_t machine_cpu_bytes(void)
 {
@@ -58,37 +61,51 @@ static u64 cycles_ordered(void)
     return plat_cycles();
 }
 
-/* Answers until told that it was enough. */
-static void answer_skew(unsigned cpu)
+static void answer(struct cpu_area *a, u32 with)
+{
+    __atomic_store_n(&a->start.answer, with, __ATOMIC_RELEASE);
+}
+
+static u32 order(const struct cpu_area *a)
+{
+    return __atomic_load_n(&a->start.order, __ATOMIC_ACQUIRE);
+}
+
+static void answer_skew(struct cpu_area *a)
 {
     u32 answered = 0;
 
-    while (answered != (cpu << 16 | SKEW_DONE)) {
-        u32 ask = __atomic_load_n(&hand.ask, __ATOMIC_ACQUIRE);
+    while (order(a) == CPU_COMPARE) {
+        u32 ask = __atomic_load_n(&a->start.ask, __ATOMIC_ACQUIRE);
 
-        /* What was asked last of the CPU before is still there at first. */
-        if (ask == answered || ask >> 16 != cpu)
+        if (ask == answered)
             continue;
-        hand.reply.cycles = cycles_ordered();
+        a->start.cycles = cycles_ordered();
         answered = ask;
-        __atomic_store_n(&hand.reply.answer, ask, __ATOMIC_RELEASE);
+        answer(a, ask);
     }
 }
 
-/* The started CPU, on its own stack, under the trampoline's tables. */
+/* The started CPU, on its own stack, under the trampoline's tables. Its number may have passed to
+ * another by now, so nothing here goes by it. */
 static NORETURN void smp_entry(void)
 {
-    struct cpu_area *a = cpu_areas[plat_cpu_id()];
+    struct cpu_area *a = (struct cpu_area *)x86_rdmsr(MSR_GS_BASE);
 
     paging_load();
     cpu_load(a);
     lapic_enable();
-    __atomic_store_n(&hand.reply.answer, HERE, __ATOMIC_RELEASE);
-    answer_skew(a->id);
-    while (!__atomic_load_n(&hand.release, __ATOMIC_ACQUIRE)) {
+    answer(a, HERE);
+    lapic_ipi(cpu_area_boot.apic_id, VECTOR_WAKE);
+    answer_skew(a);
+    answer(a, PARKED);
+    lapic_ipi(cpu_area_boot.apic_id, VECTOR_WAKE);
+    while (order(a) == CPU_PARK) {
         machine_idle();
         x86_cli();
     }
+    if (order(a) == CPU_STAY_AWAY)
+        machine_halt();
     kernel_cpu_started(a->id);
 }
 
@@ -136,90 +153,127 @@ static void trampoline_install(void)
     mail_u64(MAIL_ENTRY, (u64)smp_entry);
 }
 
-static bool wait_answer(u32 answer, u64 us)
+static void sleep_us(u64 us)
 {
-    u64 start = plat_cycles(), limit = clock_cycles_of_us(us);
+    u64 start = plat_cycles(), length = clock_cycles_of_us(us);
 
-    do {
-        if (__atomic_load_n(&hand.reply.answer, __ATOMIC_ACQUIRE) == answer)
-            return true;
-        plat_relax();
-    } while (plat_cycles() - start < limit);
-    return false;
+    while (plat_cycles() - start < length)
+        lapic_nap(NAP_US);
 }
 
-/* True if the CPU is up. */
-static bool start_one(u32 apic_id, struct cpu_area *a, void *stack_top)
+static bool wait_answer(const struct cpu_area *a, u32 wanted, u64 us)
 {
-    u32 *state = (u32 *)((u8 *)direct(trampoline) + MAIL_STATE);
+    u64 start = plat_cycles(), limit = clock_cycles_of_us(us);
+    u64 naps_least = us / NAP_US / NAPS_ONE_IN;
+
+    for (u64 naps = 0;; naps++) {
+        /* The time before the answer: between the two this CPU may not have run for long. */
+        bool late = naps >= naps_least && plat_cycles() - start >= limit;
+
+        if (__atomic_load_n(&a->start.answer, __ATOMIC_ACQUIRE) == wanted)
+            return true;
+        if (late)
+            return false;
+        lapic_nap(NAP_US);
+    }
+}
+
+static u32 mail_state(void)
+{
+    return __atomic_load_n((u32 *)((u8 *)direct(trampoline) + MAIL_STATE), __ATOMIC_ACQUIRE);
+}
+
+/* True if nobody will come any more for the start that is in the mailbox. */
+static bool mail_withdraw(void)
+{
     u32 waiting = MAIL_WAITING;
 
-    __atomic_store_n(&hand.reply.answer, 0, __ATOMIC_RELAXED);
-    mail_u32(MAIL_APIC_ID, apic_id);
+    return __atomic_compare_exchange_n((u32 *)((u8 *)direct(trampoline) + MAIL_STATE), &waiting,
+                                       MAIL_WITHDRAWN, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void call(const struct cpu_area *a, void *stack_top)
+{
+    mail_u32(MAIL_APIC_ID, a->apic_id);
     mail_u64(MAIL_STACK, (u64)stack_top);
     mail_u64(MAIL_AREA, (u64)a);
     mail_u32(MAIL_STATE, MAIL_WAITING);
 
-    lapic_ipi(apic_id, LAPIC_INIT);
-    clock_wait_us(10000);
-    lapic_ipi(apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
-    if (wait_answer(HERE, 1000))
-        return true;
-    if (__atomic_load_n(state, __ATOMIC_ACQUIRE) == MAIL_WAITING)
-        lapic_ipi(apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
-    if (wait_answer(HERE, ANSWER_LIMIT_US))
-        return true;
-    if (__atomic_compare_exchange_n(state, &waiting, MAIL_WITHDRAWN, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return false;
-    /* It is on its way in, so its stack and number are taken: there is no going back. */
-    if (!wait_answer(HERE, STALLED_LIMIT_US))
-        PANIC(PANIC_boot, "a CPU stopped in the middle of its start", apic_id, a->id);
-    return true;
+    lapic_ipi(a->apic_id, LAPIC_INIT);
+    sleep_us(10000);
+    lapic_ipi(a->apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
 }
 
-static i64 skew_trips(unsigned cpu)
+/* NULL if the CPU is up, or why it is left out. */
+static const char *start_one(struct cpu_area *a, void *stack_top)
+{
+    static u64 silence = SILENT_SUM;
+    u64 patience = MAX((u64)SILENT_MIN, MIN((u64)SILENT_US, silence));
+
+    call(a, stack_top);
+    if (wait_answer(a, HERE, NAP_US))
+        return NULL;
+    if (mail_state() == MAIL_WAITING)
+        lapic_ipi(a->apic_id, LAPIC_STARTUP | (u32)(trampoline >> 12));
+    if (wait_answer(a, HERE, patience))
+        return NULL;
+    if (mail_withdraw()) {
+        silence -= MIN(silence, patience);
+        return "it did not answer";
+    }
+    return wait_answer(a, HERE, STALLED_US) ? NULL : "it stopped in the middle of its start";
+}
+
+static i64 skew_trips(struct cpu_area *a)
 {
     u64 begin = plat_cycles(), limit = clock_cycles_of_us(SKEW_LIMIT_US), best = ~(u64)0;
     i64 lead = 0;
 
     for (u32 trip = 1; trip <= SKEW_TRIPS && plat_cycles() - begin < limit; trip++) {
-        u32 ask = cpu << 16 | trip;
         u64 sent = cycles_ordered();
 
-        __atomic_store_n(&hand.ask, ask, __ATOMIC_RELEASE);
-        while (__atomic_load_n(&hand.reply.answer, __ATOMIC_ACQUIRE) != ask)
+        __atomic_store_n(&a->start.ask, trip, __ATOMIC_RELEASE);
+        while (__atomic_load_n(&a->start.answer, __ATOMIC_ACQUIRE) != trip)
             if (plat_cycles() - begin > limit)
-                return best == ~(u64)0 ? 0 : lead;
+                return lead;
         u64 back = cycles_ordered(), length = back - sent;
         if (length >= best)
             continue;
         best = length;
-        lead = (i64)(hand.reply.cycles - sent - length / 2);
+        lead = (i64)(a->start.cycles - sent - length / 2);
         if ((u64)(lead < 0 ? -lead : lead) <= length / 2)
             lead = 0;
     }
     return lead;
 }
 
-static i64 measure_skew(unsigned cpu)
+static void give_order(struct cpu_area *a, u32 what)
 {
-    i64 lead = skew_trips(cpu);
-    u32 done = cpu << 16 | SKEW_DONE;
-
-    __atomic_store_n(&hand.ask, done, __ATOMIC_RELEASE);
-    /* Until it says that it saw this, it may still be answering an earlier question, into the
-     * word in which the next CPU will say that it is here. */
-    if (!wait_answer(done, STALLED_LIMIT_US))
-        PANIC(PANIC_boot, "a CPU stopped while clocks were compared", cpu, 0);
-    return lead;
+    __atomic_store_n(&a->start.order, what, __ATOMIC_RELEASE);
 }
 
-static struct cpu_area *area_init(u8 *memory, u32 apic_id, unsigned cpu)
+/* NULL if the CPU is up, compared and waiting. */
+static const char *bring_up(struct boot_cpu *c, struct cpu_area *a, void *stack_top)
+{
+    const char *why = start_one(a, stack_top);
+
+    if (!why) {
+        c->tsc_skew = skew_trips(a);
+        give_order(a, CPU_PARK);
+        if (!wait_answer(a, PARKED, STALLED_US))
+            why = "it stopped while clocks were compared";
+    }
+    if (why)
+        give_order(a, CPU_STAY_AWAY);
+    return why;
+}
+
+static struct cpu_area *area_init(u8 *memory, u32 apic_id, unsigned place, unsigned cpu)
 {
     struct cpu_area *a = (struct cpu_area *)memory;
 
     a->id = cpu;
+    a->place = place;
     a->offset = cpu * PLAT_CPU_STRIDE;
     a->preempt = PREEMPT_NOT_WANTED;
     a->apic_id = apic_id;
@@ -227,35 +281,51 @@ static struct cpu_area *area_init(u8 *memory, u32 apic_id, unsigned cpu)
     return a;
 }
 
+/* CPU numbers are places in info->cpu[]: those that did not come move behind those that did. */
+static void number(struct bootinfo *info, unsigned place, unsigned cpu)
+{
+    struct boot_cpu come = info->cpu[place];
+
+    come.started = true;
+    info->cpu[place] = info->cpu[cpu];
+    info->cpu[cpu] = come;
+}
+
+static void release_all(unsigned cpus)
+{
+    for (unsigned cpu = 1; cpu < cpus; cpu++) {
+        give_order(cpu_areas[cpu], CPU_GO);
+        lapic_ipi(cpu_areas[cpu]->apic_id, VECTOR_WAKE);
+    }
+}
+
 unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory)
 {
     size_t area_bytes = round_up(sizeof(struct cpu_area), PAGE_SIZE);
     unsigned n = 1, found = MIN(info->cpus_found, limit);
+    bool mailbox = trampoline != 0;
 
     info->cpu[0].started = true;
-    if (found > 1 && trampoline)
+    if (found > 1 && mailbox)
         trampoline_install();
-    for (unsigned i = 1; i < found && trampoline; i++) {
+    for (unsigned i = 1; i < found; i++) {
         u8 *own = (u8 *)memory + i * machine_cpu_bytes();
-        struct boot_cpu *c = &info->cpu[i], passed;
-        struct cpu_area *a = area_init(own, c->apic_id, n);
+        struct boot_cpu *c = &info->cpu[i];
+        struct cpu_area *a = area_init(own, c->apic_id, i, n);
 
-        if (!start_one(c->apic_id, a, paging_map_stack(i, own + area_bytes))) {
-            cpu_areas[n] = NULL;
-            continue;
+        if (mailbox) {
+            c->trouble = bring_up(c, a, paging_map_stack(i, own + area_bytes));
+            mailbox = mail_state() != MAIL_CLAIMED;
+        } else {
+            c->trouble = trampoline ? "another CPU holds the page that it would start in"
+                                    : "there is no page below 1 MiB for it to start in";
         }
-        c->started = true;
-        c->tsc_skew = measure_skew(n);
-        /* CPU numbers are places in info->cpu[]: those that did not come move behind. */
-        passed = info->cpu[n];
-        info->cpu[n] = *c;
-        if (n != i)
-            info->cpu[i] = passed;
-        n++;
+        if (c->trouble)
+            cpu_areas[n] = NULL;
+        else
+            number(info, i, n++);
     }
     __atomic_store_n(&x86_cpu_count, n, __ATOMIC_RELEASE);
-    __atomic_store_n(&hand.release, 1, __ATOMIC_RELEASE);
-    for (unsigned cpu = 1; cpu < n; cpu++)
-        lapic_ipi(cpu_areas[cpu]->apic_id, VECTOR_WAKE);
+    release_all(n);
     return n;
 }

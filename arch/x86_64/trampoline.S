@@ -68,6 +68,8 @@ trampoline_long:
     movl %esi, %esi
     movq MAIL_STACK(%rsi), %rsp
     movq MAIL_AREA(%rsi), %rax
+    movq MAIL_ENTRY(%rsi), %rdi
+    movl $MAIL_TAKEN, MAIL_STATE(%rsi) /* the mailbox may be filled for another CPU now */
     movq %rax, %rdx
     shrq $32, %rdx
     movl $MSR_GS_BASE, %ecx
@@ -76,5 +78,5 @@ trampoline_long:
     pushq $0 /* a backtrace ends here */
     pushq $0
     pushq $0
-    jmpq *MAIL_ENTRY(%rsi)
+    jmpq *%rdi
 trampoline_end:

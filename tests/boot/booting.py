@@ -69,8 +69,8 @@ def read(folder, shared_line=False):
 
 
 def boot(folder, args, cpus=2, memory='512M', topology='', chipset='q35', timeout=60.0, variant='release',
-         kind='tcg', shared_line=False):
-    """Boots build/<variant>. args None: no argument string is passed at all."""
+         kind='tcg', shared_line=False, extra=()):
+    """Boots build/<variant>. args None: no argument string is passed at all. extra: options of QEMU's, such as -cpu."""
     machine = base.Machine(kind=kind, requested=kind, cpus=cpus, memory=memory, timeout=timeout,
                            topology=topology)
     if kind == 'host':
@@ -79,7 +79,7 @@ def boot(folder, args, cpus=2, memory='512M', topology='', chipset='q35', timeou
     else:
         image = base.Image(elf=BUILD / variant / 'kernel.elf', iso=BUILD / variant / 'hayloft.iso', checksum='',
                            hosted=False)
-        running = qemu.start(machine, image, args, folder, chipset=chipset)
+        running = qemu.start(machine, image, args, folder, chipset=chipset, extra=extra)
     done = running.wait()
     records, faults, text = read(folder, shared_line)
     console = text if shared_line else (folder / 'console.log').read_bytes()

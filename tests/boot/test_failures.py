@@ -15,14 +15,16 @@ from telemetry.machine import base, qemu
 class Machine:
     """A QEMU whose monitor stays open, for what can only be done to a machine that runs."""
 
-    def __init__(self, folder, args, cpus=2, memory='512M'):
+    def __init__(self, folder, args, cpus=2, memory='512M', extra=()):
         self.folder = folder
         machine = base.Machine(kind='tcg', requested='tcg', cpus=cpus, memory=memory, timeout=60.0)
         self.monitor, theirs = socket.socketpair()
         arguments = os.memfd_create('arguments')
         os.write(arguments, (qemu.PREFIX + args).encode())
-        argv = qemu.command(machine, booting.BUILD / 'release' / 'hayloft.iso', arguments, theirs.fileno())
-        argv.remove('-S')
+        argv = qemu.command(machine, booting.BUILD / 'release' / 'hayloft.iso', arguments, theirs.fileno(),
+                            extra=extra)
+        if '-S' not in extra:  # held until a debugger lets it go
+            argv.remove('-S')
         self.process = subprocess.Popen(argv, cwd=folder, pass_fds=(arguments, theirs.fileno()),
                                         stdin=subprocess.DEVNULL)
         theirs.close()

@@ -84,7 +84,20 @@ def _how_it_ended(exit_status):
         return f"was killed from outside (signal {-exit_status})"
 
 
+def _missing_cpus(hello):
+    """Why a boot ran on fewer CPUs than its machine has and its arguments allow; "" if it did not."""
+    try:
+        limit = int((hello.get("knobs") or {}).get("maxcpus", 64))
+    except ValueError:
+        return ""
+    wanted, running = min(hello.get("cpus_found") or 0, limit), len(hello.get("cpus") or [])
+    return f"{running} of {wanted} CPUs started; the console and the events tell why" if running < wanted else ""
+
+
 def _check_stream(digest):
+    missing = _missing_cpus(digest.get("hello") or {})
+    if missing:
+        return NOT_PARALLEL, missing
     parallel = digest.get("parallel") or {}
     if parallel.get("ok") is False:
         return NOT_PARALLEL, parallel.get("reason") or "the CPUs did not run in parallel"

@@ -55,7 +55,7 @@ def accelerator(kind):
     return ["-accel", "tcg,thread=multi", "-cpu", "max"]
 
 
-def command(machine, iso, arguments_fd, monitor_fd, gdb_port=None, chipset="q35"):
+def command(machine, iso, arguments_fd, monitor_fd, gdb_port=None, chipset="q35", extra=()):
     smp = f"{machine.cpus},{machine.topology}" if machine.topology else str(machine.cpus)
     drive = str(iso).replace(",", ",,")
     argv = [program(), "-name", "hayloft,debug-threads=on", "-machine", chipset,
@@ -71,11 +71,12 @@ def command(machine, iso, arguments_fd, monitor_fd, gdb_port=None, chipset="q35"
         argv += ["-smbios", f"type=11,path=/dev/fd/{arguments_fd}"]
     if gdb_port:
         argv += ["-gdb", f"tcp:127.0.0.1:{gdb_port}"]
-    return argv
+    return [*argv, *extra]
 
 
-def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35"):
-    """Starts one boot in boot_dir. arguments None: no SMBIOS string, so the menu's own line is used."""
+def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35", extra=()):
+    """Starts one boot in boot_dir. arguments None: no SMBIOS string, so the menu's own line is used. extra: options
+    of QEMU's, which count where they repeat one of ours."""
     if machine.memory_bytes < 16 << 20:
         raise HayloftError(f"machine.memory: {machine.memory} is too small to boot; use 64M or more")
     for name in ("console.log", "telemetry.bin"):
@@ -88,7 +89,7 @@ def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35"):
         passed.append(arguments_fd)
     else:
         arguments_fd = None
-    argv = command(machine, image.iso.resolve(), arguments_fd, theirs.fileno(), gdb_port, chipset)
+    argv = command(machine, image.iso.resolve(), arguments_fd, theirs.fileno(), gdb_port, chipset, extra)
     with open(boot_dir / "qemu.log", "wb") as log:
         log.write((" ".join(argv) + "\n").encode())
         log.flush()
