@@ -1,7 +1,8 @@
-/* fuzz_acpi.c: any bytes are a memory with ACPI tables in it: an RSDP at 0, and tables wherever
- * pointers lead. Checksums, which no fuzzer guesses, are set right for the RSDP, and for whatever
- * stands at 64 (meant for the root table) and at 128 (for the MADT) under the length that it
- * claims.
+/* fuzz_acpi.c: any bytes are a memory with ACPI tables in it: an RSDP at 0, a root table at 64 (which
+ * of the two kinds, the RSDP's version says), a MADT at 192, and whatever else pointers lead to.
+ * What no fuzzer guesses is set right: signatures, the pointers between these three, and their
+ * checksums, under the lengths that they claim. Every so often the mutator starts again from tables
+ * that are right in everything.
  *
  * Locking: none. Contexts: hosted. */
 #include "../../arch/x86_64/acpi.h"
@@ -10,9 +11,22 @@
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max); /* libFuzzer's own */
 
 #define ROOT_AT 64u
-#define MADT_AT 128u
+#define MADT_AT 192u
+
+/* Two CPUs, one listed twice; one more that is off; the local APICs' address; an entry to skip. */
+static const char entries[] = "\x00\x08\x00\x00\x01\x00\x00\x00"
+                              "\x00\x08\x01\x01\x01\x00\x00\x00"
+                              "\x09\x10\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00"
+                              "\x00\x08\x02\x02\x00\x00\x00\x00"
+                              "\x05\x0c\x00\x00\x00\x00\xe0\xfe\x00\x00\x00\x00"
+                              "\x04\x06\x00\x05\x00\x01";
+
+#define MADT_BYTES (44u + sizeof(entries) - 1)
+#define GOOD_BYTES (MADT_AT + MADT_BYTES)
 
 struct bytes {
     u8 *p;
@@ -44,28 +58,66 @@ static void seal_table(struct bytes *b, size_t at)
     seal(b->p + at, MIN((size_t)n, b->n - at), 9);
 }
 
+/* Root table and MADT, one after the other, since the one may cover the other. */
+static void wire_tables(struct bytes *b)
+{
+    u8 *root = b->p + ROOT_AT;
+    u64 root_at = ROOT_AT, madt_at = MADT_AT;
+    bool wide = b->p[15] & 2;
+
+    memcpy(b->p, "RSD PTR ", 8);
+    memcpy(b->p + 16, &root_at, 4);
+    memcpy(b->p + 24, &root_at, 8);
+    memcpy(root, wide ? "XSDT" : "RSDT", 4);
+    if (root[40] & 1) /* else it leads anywhere, or to two tables */
+        memcpy(root + 44, &madt_at, wide ? 8 : 4);
+    else
+        memcpy(root + 36, &madt_at, wide ? 8 : 4);
+    memcpy(b->p + MADT_AT, "APIC", 4);
+    seal_table(b, MADT_AT);
+    seal_table(b, ROOT_AT);
+    seal(b->p, 20, 8);
+    seal(b->p, 36, 32);
+}
+
+static void check(const struct acpi_cpus *cpus)
+{
+    if (cpus->count == 0 || cpus->count > MAX_CPUS)
+        abort();
+    for (unsigned i = 0; i < cpus->count; i++) {
+        if (cpus->apic_id[i] > 254)
+            abort();
+        for (unsigned k = 0; k < i; k++)
+            if (cpus->apic_id[k] == cpus->apic_id[i])
+                abort();
+    }
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+    if (seed % 64 == 0 && GOOD_BYTES <= max) {
+        memset(data, 0, GOOD_BYTES);
+        data[15] = (uint8_t)(seed >> 6 & 2); /* with an XSDT, or without */
+        data[ROOT_AT + 4] = 60;
+        data[MADT_AT + 4] = MADT_BYTES;
+        memcpy(data + MADT_AT + 44, entries, sizeof(entries) - 1);
+        size = GOOD_BYTES;
+    }
+    return LLVMFuzzerMutate(data, size, max);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct bytes b = {.n = size};
     struct acpi_cpus cpus;
-    u32 root = ROOT_AT, madt = MADT_AT;
 
     if (size < MADT_AT + 44)
         return 0;
     b.p = malloc(size);
     memcpy(b.p, data, size);
-    memcpy(b.p, "RSD PTR ", 8);
-    memcpy(b.p + 16, &root, 4);
-    memcpy(b.p + ROOT_AT + 36, &madt, 4);
-    memcpy(b.p + ROOT_AT, "RSDT", 4);
-    memcpy(b.p + MADT_AT, "APIC", 4);
-    seal_table(&b, MADT_AT);
-    seal_table(&b, ROOT_AT);
-    seal(b.p, 20, 8);
-    seal(b.p, 36, 32);
-    if (!acpi_cpus(b.p, 36, &(struct acpi_memory){lend, &b}, &cpus) &&
-        (cpus.count == 0 || cpus.count > MAX_CPUS))
-        abort();
+    wire_tables(&b);
+    if (!acpi_cpus(b.p, 36, &(struct acpi_memory){lend, &b}, &cpus))
+        check(&cpus);
     free(b.p);
     return 0;
 }
