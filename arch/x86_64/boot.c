@@ -26,8 +26,8 @@ NORETURN void boot_main(u32 mbi);
 static struct bootinfo info = {.platform = "x86_64"};
 static struct mb2_info mb;
 static struct phys_range ram[BOOT_MAX_RANGES], usable[BOOT_MAX_RANGES];
-/* mb.reserved, and behind it what boot.c itself keeps. */
-static struct phys_range reserved[MB2_MAX_RANGES + 64];
+/* What the loader's information reserves, and behind it what boot.c itself keeps. */
+static struct phys_range reserved[MB2_MAX_RESERVED + 32];
 static unsigned reserveds;
 
 static void reserve(u64 start, u64 end)
@@ -48,14 +48,9 @@ static void read_loader(u32 mbi)
         PANIC(PANIC_boot, why, mbi, bytes);
     info.args = mb.args;
 
-    for (unsigned i = 0; i < mb.reserveds; i++)
-        reserve(mb.reserved[i].start, mb.reserved[i].end);
+    reserveds = mb2_reserved(&mb, reserved);
     reserve(KERNEL_PHYS, phys_of(image_end));
     reserve(mbi, mbi + (u64)bytes);
-    reserve(mb.symbols.start, mb.symbols.end);
-    reserve(mb.strings.start, mb.strings.end);
-    for (unsigned i = 0; i < mb.modules; i++)
-        reserve(mb.module[i].start, mb.module[i].end);
 }
 
 /* The lowest free page that a start-up interrupt can name; page 0 is left to those who follow

@@ -196,6 +196,19 @@ const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out)
     return "the list of tags has no end";
 }
 
+unsigned mb2_reserved(const struct mb2_info *info, struct phys_range out[MB2_MAX_RESERVED])
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < info->reserveds; i++)
+        out[n++] = info->reserved[i];
+    for (unsigned i = 0; i < info->modules; i++)
+        out[n++] = info->module[i];
+    out[n++] = info->symbols;
+    out[n++] = info->strings;
+    return n;
+}
+
 /* -- ranges: every boundary is an edge; between two edges nothing changes -- */
 
 struct edge {

@@ -12,8 +12,9 @@ struct phys_range {
     u64 start, end;
 };
 
-#define MB2_MAX_RANGES  256u
-#define MB2_MAX_MODULES 16u
+#define MB2_MAX_RANGES   256u
+#define MB2_MAX_MODULES  16u
+#define MB2_MAX_RESERVED (MB2_MAX_RANGES + MB2_MAX_MODULES + 2)
 
 struct mb2_info {
     const char *args; /* in the buffer, NUL ended; "" if there are none */
@@ -34,6 +35,10 @@ struct mb2_info {
 /* NULL, or why the buffer is refused. size: bytes of the buffer that may be read; the
  * structure's own total must not exceed it. */
 NODISCARD const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out);
+
+/* Everything in it that must be left alone: what the firmware reserves, the modules, the symbol table
+ * and its names; as listed, so overlapping, and ending within pages. Returns how many. */
+unsigned mb2_reserved(const struct mb2_info *info, struct phys_range out[MB2_MAX_RESERVED]);
 
 /* Sorted, disjoint, page-aligned, non-empty ranges that are in some usable and in no reserved
  * one. A page counts only if all of it is usable. At most max come out, the largest ones if

@@ -245,6 +245,90 @@ TEST(modules)
     EXPECT(end(&info) != NULL);
 }
 
+static void map_entry(u64 base, u64 bytes, u32 type)
+{
+    put64(base);
+    put64(bytes);
+    put32(type);
+    put32(0);
+}
+
+static void module(u32 start, u32 end_)
+{
+    tag(3, 17);
+    put32(start);
+    put32(end_);
+    made.n += 1;
+}
+
+/* The whole way, from a hand-over that has every fault a memory map is known to have. */
+TEST(worst_memory_map_with_modules_that_share_pages)
+{
+    static struct phys_range kept[MB2_MAX_RESERVED];
+    struct phys_range out[8];
+
+    begin();
+    module(0x200100, 0x200900); /* two in one page, */
+    module(0x200900, 0x201010); /* the second runs over into the next, */
+    module(0x201010, 0x201010); /* where an empty one lies, */
+    module(0x200800, 0x200a00); /* and one across both */
+    module(0x2ffff0, 0x300010); /* across the border of two usable ranges */
+    tag(6, 16 + 9 * 24);
+    put32(24);
+    put32(0);
+    map_entry(0x300000, 0x100000, 1); /* unsorted */
+    map_entry(0x100000, 0x200000, 1); /* meets the one above */
+    map_entry(0x380000, 0x080000, 2); /* contradicts it: reserved wins */
+    map_entry(0x180000, 0x100000, 1); /* overlaps */
+    map_entry(0x180000, 0x100000, 1); /* twice */
+    map_entry(0x250000, 0, 1);        /* empty, of either kind */
+    map_entry(0x250000, 0, 2);
+    map_entry(0x600800, 0x1000, 1); /* holds no whole page */
+    map_entry(~(u64)0xffff, ~(u64)0, 2);
+    REQUIRE(end(&info) == NULL);
+    unsigned keeps = mb2_reserved(&info, kept);
+    unsigned n = ranges_normalise(info.usable, info.usables, kept, keeps, out, 8);
+
+    REQUIRE(n == 3);
+    EXPECT_EQ(out[0].start, 0x100000);
+    EXPECT_EQ(out[0].end, 0x200000);
+    EXPECT_EQ(out[1].start, 0x202000);
+    EXPECT_EQ(out[1].end, 0x2ff000);
+    EXPECT_EQ(out[2].start, 0x301000);
+    EXPECT_EQ(out[2].end, 0x380000);
+}
+
+TEST(most_modules_and_most_reserved_ranges_at_once)
+{
+    static struct phys_range kept[MB2_MAX_RESERVED];
+    struct phys_range out[MB2_MAX_MODULES + 2];
+
+    begin();
+    for (unsigned i = 0; i < MB2_MAX_MODULES; i++)
+        module(0x1000000 + i * 0x4000, 0x1000000 + i * 0x4000 + 1);
+    tag(6, 16 + (MB2_MAX_RANGES + 1) * 24);
+    put32(24);
+    put32(0);
+    map_entry(0x1000000, MB2_MAX_MODULES * 0x4000, 1);
+    for (unsigned i = 0; i < MB2_MAX_RANGES; i++)
+        map_entry(0x1000000 + MB2_MAX_MODULES * 0x4000 - 0x1000, 0x1000 + i, 3);
+    REQUIRE(end(&info) == NULL);
+    REQUIRE(mb2_reserved(&info, kept) == MB2_MAX_RESERVED);
+    unsigned n =
+        ranges_normalise(info.usable, info.usables, kept, MB2_MAX_RESERVED, out, ARRAY_SIZE(out));
+
+    REQUIRE(n ==
+            MB2_MAX_MODULES); /* a module a page, three pages behind it; the last of all is off */
+    for (unsigned i = 0; i < n; i++) {
+        EXPECT_EQ(out[i].start, 0x1001000 + i * 0x4000);
+        EXPECT_EQ(out[i].end, 0x1004000 + i * 0x4000 - (i == n - 1 ? 0x1000 : 0));
+    }
+    begin();
+    for (unsigned i = 0; i <= MB2_MAX_MODULES; i++)
+        module(0x1000000, 0x1000001);
+    EXPECT(end(&info) != NULL);
+}
+
 TEST(section_headers)
 {
     static const struct {
