@@ -53,7 +53,8 @@ TOOL_KNOBS = {
     'overcommit',      # only the host can count its CPUs
     'repeat',          # watch
     'kbench',          # watch without tests would show nothing
-    'kbench.ops',      # icount: a fixed number of operations instead of a time
+    'kbench.ops',      # icount: a fixed number of operations...
+    'kbench.ms',       # ...instead of a time
     'tests',           # watch chooses what to repeat
     'telemetry.hz',    # icount: none inside the round
     'deadline',        # must lie inside the machine's timeout
