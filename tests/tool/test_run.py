@@ -298,7 +298,8 @@ def test_the_kernel_must_echo_what_it_was_sent(sent, echoed, word):
 
 
 def test_shipped_experiments_finish_in_time():
-    """Within 4 minutes on host and 10 on tcg: rounds, rests and about 4 s a boot beside them."""
+    """Within 4 minutes on host and 10 on tcg. A boot was seen to take up to 7 s there and 9 s here, on two cores."""
     for path in experiments.shipped_files():
         found = experiments.load(path)
-        assert len(found.points) * len(found.arms) * found.pairs * 25 <= 600, path
+        boots = len(found.points) * len(found.arms) * found.pairs
+        assert boots * 7 <= 4 * 60 and boots * 9 <= 10 * 60, f"{path}: {boots} boots"
