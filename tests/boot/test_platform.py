@@ -28,7 +28,10 @@ def sound_but_for_losses(done):
     assert not done.timed_out and done.exit_status == OK, done.story()
     assert done.one('bye')['outcome'] == 'ok', done.story()
     assert {fault.kind for fault in done.faults} <= {'gap'}, done.story()
-    assert sum(fault.count for fault in done.faults) == sum(done.lost().values()), done.story()
+    # What was lost behind the last record of a stream leaves no gap: the digest compares with the bye's totals.
+    digest, lost = digest_boot(done.folder), sum(done.lost().values())
+    assert (digest['lost'], digest['damaged']) == (lost, 0), done.story()
+    assert sum(fault.count for fault in done.faults) <= lost, done.story()
     return done
 
 
