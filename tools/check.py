@@ -291,7 +291,7 @@ def step_tool(options):
 def step_boot(options):
     if not shutil.which('qemu-system-x86_64'):
         return missing('qemu-system-x86_64', 'qemu-system-x86')
-    return pytest_step('tests/boot', options, 4 * 3600 if options.long else 900)
+    return pytest_step('tests/boot', options, 8 * 3600 if options.long else 900)
 
 
 STEPS = [
