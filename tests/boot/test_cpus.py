@@ -8,15 +8,25 @@ QUIET = 'kbench=0 selfcheck=1'
 MANY = 20 if os.environ.get('HAYLOFT_LONG') == '1' else 3
 
 
+def hello_of_all(boot, cpus, **options):
+    """The hello of a boot in which every CPU answered. One that the host gives no time for 200 ms is left out,
+    as it should be, so a short count is tried again: it has to come out in one of three boots."""
+    for _ in range(3):
+        hello = boot(QUIET, cpus=cpus, **options).sound().one('hello')
+        if len(hello['cpus']) == hello['cpus_found']:
+            break
+    return hello
+
+
 @pytest.mark.parametrize('cpus', [1, 2, 3, 8])
 def test_boots_with(boot, cpus):
-    hello = boot(QUIET, cpus=cpus).sound().one('hello')
+    hello = hello_of_all(boot, cpus)
     assert [row[0] for row in hello['cpus']] == list(range(cpus))
     assert hello['cpus_found'] == cpus
 
 
 def test_holes_in_apic_ids(boot):
-    hello = boot(QUIET, cpus=6, topology='sockets=2,cores=3,threads=1').sound().one('hello')
+    hello = hello_of_all(boot, 6, topology='sockets=2,cores=3,threads=1')
     assert [row[0] for row in hello['cpus']] == list(range(6))
     apic_ids = [row[1] for row in hello['cpus']]
     assert sorted(set(apic_ids)) == apic_ids

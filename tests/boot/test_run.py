@@ -35,12 +35,21 @@ def machines_running(folder):
 
 @pytest.fixture(scope='module')
 def quick(tmp_path_factory):
-    """One run of quick.toml, for the tests that look at what it left."""
-    out = tmp_path_factory.mktemp('quick') / 'run'
-    begin = time.monotonic()
-    done = hayloft('run', 'experiments/quick.toml', '--live', 'off', '--out', out, cwd=ROOT)
+    """One run of quick.toml, for the tests that look at what it left. A run that found the host too busy for
+    parallel CPUs (and only such a run) is tried again, twice."""
+    for attempt in range(3):
+        out = tmp_path_factory.mktemp('quick') / f'run{attempt}'
+        begin = time.monotonic()
+        done = hayloft('run', 'experiments/quick.toml', '--live', 'off', '--out', out, cwd=ROOT)
+        seconds = time.monotonic() - begin
+        if done.returncode != 3 or outcomes_of(out) - {'ok', 'not parallel'}:
+            break
     assert done.returncode == 0, done.stdout
-    return out, time.monotonic() - begin, done.stdout
+    return out, seconds, done.stdout
+
+
+def outcomes_of(out):
+    return {boot['outcome'] for boot in json.loads((out / 'results.json').read_text())['boots']}
 
 
 def test_quick_is_quick(quick):
@@ -134,7 +143,7 @@ def test_stopped_in_the_middle(tmp_path, how, status):
     assert run['experiment'] == 'quick'
     assert (out / 'experiment.toml').read_bytes() == (ROOT / 'experiments' / 'quick.toml').read_bytes()
     done = hayloft('resume', out, '--live', 'off')
-    outcomes = {b['outcome'] for b in json.loads((out / 'results.json').read_text())['boots']}
+    outcomes = outcomes_of(out)
     # Boots of a busy host are void, which is right, and may leave a pair incomplete: status 3.
     assert done.returncode == (3 if 'not parallel' in outcomes and done.returncode else 0), done.stdout
     assert outcomes <= {'ok', 'incomplete', 'not parallel'}, done.stdout
