@@ -4,8 +4,9 @@
  * largest range; frames in no range, and those of the descriptors, are RESERVED. Until
  * heap_cpus_init() every cache counts on a row of its own that has no room for objects.
  *
- * What belongs to CPUs (rows and arrays of all caches and nodes) lies in one region, PLAT_CPU_STRIDE
- * bytes for each CPU, with the same layout in each: a CPU finds any of its parts by one addition.
+ * What belongs to CPUs (rows and arrays of all caches and nodes) lies in one region,
+ * PLAT_CPU_STRIDE bytes for each CPU, with the same layout in each: a CPU finds any of its parts by
+ * one addition.
  *
  * Locking: one CPU runs. Contexts: boot. */
 #include "mm_impl.h"
@@ -174,5 +175,6 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->cpu_row = rows;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
+    h->large_plain = h->pcp && h->stats_large == V_stats_large_percpu && h->poison != V_poison_full;
     return true;
 }

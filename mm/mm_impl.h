@@ -70,7 +70,8 @@ struct frame {
     u64 bytes; /* LARGE head: as asked for */
 } ALIGNED(CACHE_LINE);
 
-/* One word says kind and order, or kind and cache, so that a free learns its owner from one load. */
+/* One word says kind and order, or kind and cache, so that a free learns its owner from one
+ * load. */
 #define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
 #define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache))
 #define TAG_KIND(t)      ((enum frame_tag)((t)&7))
@@ -143,7 +144,8 @@ void buddy_add(struct buddy *b, u64 first, u64 n);
 NODISCARD struct frame *buddy_alloc(struct buddy *b, unsigned order);
 /* The block's head tag must be claimed (NONE) by the caller. */
 void buddy_free(struct buddy *b, struct frame *head, unsigned order);
-/* Many of one order under one hold of the lock. alloc returns how many it got, and counts a failure if none. */
+/* Many of one order under one hold of the lock. alloc returns how many it got, and counts a failure
+ * if none. */
 NODISCARD unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out,
                                     unsigned n);
 void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head, unsigned n);
@@ -267,6 +269,7 @@ struct heap {
     unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
     struct pcp *pcp;         /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
     bool pcp_on;
+    bool large_plain; /* page caches, stats.large=percpu, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
     char *region;    /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
     u32 region_used; /* bytes of each part; under caches_lock */

@@ -10,7 +10,7 @@
  * pointer meets a tag that does not fit.
  *
  * Locking: none of its own; owner=lock takes the page lock. Contexts: thread, interrupt. */
-#include "mm_impl.h"
+#include "pcp_impl.h"
 
 /* -- blocks for the layers above -- */
 
@@ -20,7 +20,8 @@ static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
 
     if (f || order > MAX_ORDER)
         return f;
-    /* Short. Parked blocks first, since they cost nobody a refill of objects; then what caches hold. */
+    /* Short. Parked blocks first, since they cost nobody a refill of objects; then what caches
+     * hold. */
     if (pcp_drain_all(h))
         f = buddy_alloc(&h->buddy[0], order);
     if (!f && heap_reclaim(h)) {
@@ -95,16 +96,16 @@ bool free_pages(struct heap *h, void *block, unsigned order)
 
 /* -- large kmalloc -- */
 
-static void large_count(struct heap *h, bool alloc, u64 bytes)
+/* Calls are counted in any case; the statistics add the bytes, or their shared line. */
+static ALWAYS_INLINE void large_count(struct heap *h, bool alloc, u64 bytes, enum knob_value stats)
 {
     u64 *ctr = heap_cpu_counters(h);
 
     plat_counter_add(&ctr[alloc ? CPU_large_alloc : CPU_large_free], 1);
-    if (h->stats_large == V_stats_large_percpu) {
-        plat_counter_add(&ctr[alloc ? CPU_stat_large_alloc : CPU_stat_large_free], 1);
+    if (stats == V_stats_large_percpu) {
         plat_counter_add(&ctr[alloc ? CPU_stat_large_alloc_bytes : CPU_stat_large_free_bytes],
                          bytes);
-    } else if (h->stats_large == V_stats_large_global) {
+    } else if (stats == V_stats_large_global) {
         struct stat_line *s = &h->stat_large;
 
         __atomic_fetch_add(alloc ? &s->allocs : &s->frees, 1, __ATOMIC_RELAXED);
@@ -120,26 +121,56 @@ static unsigned large_order(size_t size)
     return pages <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(pages - 1);
 }
 
+static NOINLINE void *large_alloc_slow(struct heap *h, size_t size, unsigned order)
+{
+    struct frame *f = pages_get(h, order);
+    void *p;
+
+    if (!f)
+        return NULL;
+    f->bytes = size;
+    frame_tag_store(f, TAG(FRAME_LARGE, order));
+    large_count(h, true, PAGE_SIZE << order, h->stats_large);
+    p = frame_address(&h->frames, f);
+    if (h->poison == V_poison_full)
+        memset(p, POISON_FRESH, PAGE_SIZE << order);
+    plat_poison((char *)p + size, (PAGE_SIZE << order) - size);
+    return p;
+}
+
 void *large_alloc(struct heap *h, size_t size)
 {
     struct frame *f;
     unsigned order;
     void *p;
 
-    if (size > PAGE_SIZE << MAX_ORDER)
+    if (unlikely(size > PAGE_SIZE << MAX_ORDER))
         return NULL;
     order = large_order(size);
-    f = pages_get(h, order);
-    if (!f)
-        return NULL;
+    if (unlikely(!h->large_plain || order >= PCP_ORDERS))
+        return large_alloc_slow(h, size, order);
+    f = pcp_pop(h, order);
+    if (unlikely(!f))
+        return large_alloc_slow(h, size, order);
     f->bytes = size;
     frame_tag_store(f, TAG(FRAME_LARGE, order));
-    large_count(h, true, PAGE_SIZE << order);
+    large_count(h, true, PAGE_SIZE << order, V_stats_large_percpu);
     p = frame_address(&h->frames, f);
-    if (h->poison == V_poison_full)
-        memset(p, POISON_FRESH, PAGE_SIZE << order);
     plat_poison((char *)p + size, (PAGE_SIZE << order) - size);
     return p;
+}
+
+/* The block is claimed. */
+static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, unsigned order)
+{
+    if (h->poison == V_poison_full) {
+        void *p = frame_address(&h->frames, f);
+
+        plat_unpoison(p, PAGE_SIZE << order);
+        memset(p, POISON_FREE, PAGE_SIZE << order);
+    }
+    pages_put(h, f, order);
+    return true;
 }
 
 bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
@@ -150,11 +181,12 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
         return badfree(h, BADFREE_interior, p, tag, NULL);
     if (unlikely(!frame_claim(f, &tag)))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
-    large_count(h, false, PAGE_SIZE << order);
-    if (h->poison == V_poison_full) {
-        plat_unpoison(p, PAGE_SIZE << order);
-        memset(p, POISON_FREE, PAGE_SIZE << order);
+    if (unlikely(!h->large_plain)) {
+        large_count(h, false, PAGE_SIZE << order, h->stats_large);
+        return large_free_slow(h, f, order);
     }
-    pages_put(h, f, order);
+    large_count(h, false, PAGE_SIZE << order, V_stats_large_percpu);
+    if (unlikely(order >= PCP_ORDERS || !pcp_push(h, f, order)))
+        return large_free_slow(h, f, order);
     return true;
 }

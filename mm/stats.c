@@ -142,8 +142,8 @@ static void large_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
         for (unsigned cpu = 0; cpu < MAX(h->cpus, 1u); cpu++) {
             const u64 *ctr = heap_cpu_row(h, cpu);
 
-            allocs += counter_read(&ctr[CPU_stat_large_alloc]);
-            frees += counter_read(&ctr[CPU_stat_large_free]);
+            allocs += counter_read(&ctr[CPU_large_alloc]);
+            frees += counter_read(&ctr[CPU_large_free]);
             in += counter_read(&ctr[CPU_stat_large_alloc_bytes]);
             gone += counter_read(&ctr[CPU_stat_large_free_bytes]);
         }

@@ -1,5 +1,5 @@
-/* test_pcp.c: the per-CPU page caches: batches, parked blocks that cannot be freed twice, drains that race with their
- * owners, and shortage that finds what other CPUs have parked. */
+/* test_pcp.c: the per-CPU page caches: batches, parked blocks that cannot be freed twice, drains
+ * that race with their owners, and shortage that finds what other CPUs have parked. */
 #include "heap_fixture.h"
 
 static u64 node_counter(struct test_heap *t, enum node_counter i)
