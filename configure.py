@@ -77,9 +77,18 @@ TELEMETRY = [
 ]
 
 BENCH = [
+    'kernel/bench/batch.c',
+    'kernel/bench/larson.c',
     'kernel/bench/malloc.c',
+    'kernel/bench/mstress.c',
+    'kernel/bench/pages.c',
+    'kernel/bench/remote.c',
     'kernel/bench/run.c',
+    'kernel/bench/scratch.c',
     'kernel/bench/tests.c',
+    'kernel/bench/threadtest.c',
+    'kernel/bench/typed.c',
+    'kernel/bench/xmalloc.c',
     'kernel/bench/yield.c',
 ]
 

@@ -175,7 +175,7 @@ static void name_tests(void)
                 .id = id,
                 .name = t->name,
                 .unit = "ns/op",
-                .all_cpus = t->all_cpus,
+                .all_cpus = t->cpus != BENCH_SOLO,
                 .cpus = (unsigned)__builtin_popcountll(bench_mask(t)),
                 .skip = bench_skip_reason(t),
             });

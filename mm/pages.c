@@ -70,6 +70,7 @@ void *alloc_pages(struct heap *h, unsigned order)
 
     if (!f)
         return NULL;
+    plat_counter_add(&heap_cpu_counters(h)[CPU_alloc_pages_calls], 1);
     frame_tag_store(f, TAG(FRAME_PAGES, order));
     return frame_address(&h->frames, f);
 }
@@ -90,6 +91,7 @@ bool free_pages(struct heap *h, void *block, unsigned order)
         return badfree(h, BADFREE_wrong_order, block, found, NULL);
     if (!frame_claim(f, &found))
         return badfree(h, BADFREE_free_page, block, found, NULL);
+    plat_counter_add(&heap_cpu_counters(h)[CPU_free_pages_calls], 1);
     pages_put(h, f, order);
     return true;
 }

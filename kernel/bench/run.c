@@ -1,4 +1,4 @@
-/* run.c: one round of one workload: rest, warm-up, the timed section, and the books.
+/* run.c: one round of one workload: what it needs, rest, warm-up, the timed section, and the books.
  *
  * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
  * fills the CPU's caches and the allocator's arrays; then the full sample and the begin record are
@@ -43,6 +43,26 @@ void bench_start(struct bench_round *round, struct bench_cpu *me)
     me->start = plat_cycles();
 }
 
+bool bench_meet(struct bench_round *round, struct bench_cpu *me)
+{
+    u32 turn = ++me->turn;
+
+    if (me->short_of_memory)
+        __atomic_store_n(&round->give_up, true, __ATOMIC_RELAXED);
+    if (__atomic_add_fetch(&round->met, 1, __ATOMIC_ACQ_REL) == turn * round->cpus) {
+        bool more = round->ops ? me->operations < round->ops : plat_cycles() < me->stop_at;
+
+        if (__atomic_load_n(&round->give_up, __ATOMIC_RELAXED))
+            more = false;
+        /* Nobody can be here for the next turn before all have read this turn's word. */
+        __atomic_store_n(&round->more, more, __ATOMIC_RELAXED);
+        __atomic_store_n(&round->turn, turn, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&round->turn, __ATOMIC_ACQUIRE) != turn)
+        plat_relax();
+    return __atomic_load_n(&round->more, __ATOMIC_RELAXED);
+}
+
 static void run_part(void *arg)
 {
     struct bench_round *round = arg;
@@ -52,17 +72,68 @@ static void run_part(void *arg)
     round->test->run(round->test, round, me);
 }
 
-static void run_once(const struct bench_test *test, u64 duration, u64 ops)
+static void run_once(u64 duration, u64 ops)
 {
-    u64 mask = bench_mask(test);
+    memset(the_round.cpu, 0, sizeof(the_round.cpu));
+    the_round.arrived = the_round.met = the_round.turn = 0;
+    the_round.start_at = 0;
+    the_round.more = the_round.give_up = false;
+    the_round.duration = duration;
+    the_round.ops = ops;
+    plat_run_on_cpus(bench_mask(the_round.test), run_part, &the_round);
+}
+
+/* -- what a workload needs outside the books -- */
+
+static unsigned data_order(const struct bench_test *test)
+{
+    unsigned order = 0;
+
+    while (PAGE_SIZE << order < test->cpu_data)
+        order++;
+    return order;
+}
+
+static void data_free(void)
+{
+    for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
+        if (the_round.data[cpu])
+            CHECK(free_pages(kheap, the_round.data[cpu], data_order(the_round.test)));
+}
+
+static const char *round_open(const struct bench_test *test, u64 mask)
+{
+    const char *why = NULL;
 
     memset(&the_round, 0, sizeof(the_round));
     the_round.test = test;
     the_round.cpus = (unsigned)__builtin_popcountll(mask);
-    the_round.duration = duration;
-    the_round.ops = ops;
-    plat_run_on_cpus(mask, run_part, &the_round);
+    for (unsigned cpu = 0; cpu < plat_cpu_count() && test->cpu_data; cpu++) {
+        if (!(mask >> cpu & 1))
+            continue;
+        the_round.data[cpu] = alloc_pages(kheap, data_order(test));
+        if (!the_round.data[cpu])
+            why = "no memory for the workload's own data";
+        else
+            memset(the_round.data[cpu], 0, test->cpu_data);
+    }
+    if (!why && test->setup)
+        why = test->setup(test, &the_round);
+    if (why)
+        data_free();
+    return why;
 }
+
+static const char *round_close(void)
+{
+    const struct bench_test *test = the_round.test;
+    const char *why = test->teardown ? test->teardown(test, &the_round) : NULL;
+
+    data_free();
+    return why;
+}
+
+/* -- the books -- */
 
 /* What the allocator's own counters say. At rest: no call is in flight. */
 static struct counted count_calls(void)
@@ -72,8 +143,9 @@ static struct counted count_calls(void)
     for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
         const u64 *row = heap_cpu_row(kheap, cpu);
 
-        sum.allocs += counter_read(&row[CPU_large_alloc]);
-        sum.frees += counter_read(&row[CPU_large_free]);
+        sum.allocs +=
+            counter_read(&row[CPU_large_alloc]) + counter_read(&row[CPU_alloc_pages_calls]);
+        sum.frees += counter_read(&row[CPU_large_free]) + counter_read(&row[CPU_free_pages_calls]);
         for (unsigned id = 0; id < heap_cache_count(kheap); id++) {
             const struct kmem_cache *cache = heap_cache(kheap, id);
 
@@ -125,29 +197,82 @@ static void add_up(struct telemetry_result *result, u64 mask)
 
         if (!(mask >> cpu & 1))
             continue;
-        parts[result->cpus++] = (struct telemetry_part){cpu, c->ran_on, c->operations,
-                                                        c->end - c->start, c->start - first};
+        parts[result->cpus++] = (struct telemetry_part){
+            cpu, c->ran_on, c->operations, c->end - c->start - c->untimed, c->start - first};
         result->operations += c->operations;
-        result->cycles += c->end - c->start;
+        result->cycles += c->end - c->start - c->untimed;
         result->claimed[0] += c->allocs;
         result->claimed[1] += c->frees;
     }
     result->wall = last - first;
+    result->n = the_round.n;
     result->part = parts;
     result->cost = costs;
 }
 
+static bool balanced(void)
+{
+    struct balance b;
+
+    for (unsigned id = 0; id < heap_cache_count(kheap); id++) {
+        const struct kmem_cache *cache = heap_cache(kheap, id);
+
+        if (!cache)
+            continue;
+        cache_balance(cache, &b);
+        if (!b.holds)
+            return false;
+    }
+    return true;
+}
+
 static const char *what_is_wrong(const struct telemetry_result *r, u64 mask)
 {
-    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++)
-        if ((mask >> cpu & 1) && the_round.cpu[cpu].short_of_memory)
+    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
+        if (!(mask >> cpu & 1))
+            continue;
+        if (the_round.cpu[cpu].short_of_memory)
             return "an allocation failed for want of memory";
+        if (the_round.cpu[cpu].damaged)
+            return "an object did not hold what was written to it";
+    }
     for (unsigned i = 0; i < r->cpus; i++)
         if (r->part[i].ran_on != r->part[i].cpu)
             return "a pinned thread ran on another CPU";
     if (r->counted[0] != r->claimed[0] || r->counted[1] != r->claimed[1])
         return "the allocator counted other calls than the workload claims";
-    return NULL;
+    if (r->claimed[0] != r->claimed[1])
+        return "the workload kept memory";
+    return balanced() ? NULL : "the balance law does not hold after it";
+}
+
+/* The timed section, and what happened in it. */
+static void run_timed(struct telemetry_result *result)
+{
+    u64 ms = plat_cycles_hz() / 1000;
+    struct counted before, after;
+
+    if (knobs.kbench_ops)
+        telemetry_sampling(false);
+    telemetry_full_sample();
+    telemetry_bench_begin(result->test, result->round);
+    telemetry_flush();
+    tick_stop(true);
+
+    before = count_calls();
+    count_costs(false);
+    telemetry_timed(true);
+    run_once(knobs.kbench_ms * ms, knobs.kbench_ops);
+    telemetry_timed(false);
+    count_costs(true);
+    after = count_calls();
+
+    tick_stop(false);
+    telemetry_full_sample();
+    telemetry_bench_end(result->test, result->round);
+    telemetry_sampling(true);
+    result->counted[0] = after.allocs - before.allocs;
+    result->counted[1] = after.frees - before.frees;
 }
 
 bool bench_round_run(unsigned id, u64 round, const char **why)
@@ -155,38 +280,23 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     const struct bench_test *test = &bench_tests[id];
     struct telemetry_result result = {.test = id, .round = round};
     u64 mask = bench_mask(test), ms = plat_cycles_hz() / 1000;
-    struct counted before, after;
+    const char *left;
 
     plat_sleep_ns(REST_NS);
-    run_once(test, MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
-             MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
+    *why = round_open(test, mask);
+    if (*why)
+        return false;
+    run_once(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms, MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
     telemetry_announce();
-    if (knobs.kbench_ops)
-        telemetry_sampling(false);
-    telemetry_full_sample();
-    telemetry_bench_begin(id, round);
-    telemetry_flush();
-    tick_stop(true);
-
-    before = count_calls();
-    count_costs(false);
-    telemetry_timed(true);
-    run_once(test, knobs.kbench_ms * ms, knobs.kbench_ops);
-    telemetry_timed(false);
-    count_costs(true);
-    after = count_calls();
-
-    tick_stop(false);
-    telemetry_full_sample();
-    telemetry_bench_end(id, round);
-    telemetry_sampling(true);
+    run_timed(&result);
     add_up(&result, mask);
-    result.counted[0] = after.allocs - before.allocs;
-    result.counted[1] = after.frees - before.frees;
     telemetry_bench_result(&result);
     klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)round,
          (unsigned long long)result.operations,
          (unsigned long long)(result.cycles / MAX(result.operations, (u64)1)));
     *why = what_is_wrong(&result, mask);
+    left = round_close();
+    if (!*why)
+        *why = left;
     return !*why;
 }

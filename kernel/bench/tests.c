@@ -3,13 +3,43 @@
  *
  * Locking: none, constant. Contexts: any. */
 #include "bench.h"
+#include "ring.h"
 #include "../../base/fmt.h"
 #include "../../base/string.h"
 
 #define MALLOC(size)                                                                               \
     {.name = "malloc/" #size "/solo", .run = malloc_run, .bytes = (size)},                         \
     {                                                                                              \
-        .name = "malloc/" #size "/all-cpus", .run = malloc_run, .bytes = (size), .all_cpus = true  \
+        .name = "malloc/" #size "/all-cpus", .run = malloc_run, .bytes = (size), .cpus = BENCH_ALL \
+    }
+
+#define BATCH_HALF(size, half, which)                                                              \
+    {                                                                                              \
+        .name = "batch/" #size half, .run = batch_run, .bytes = (size), .kind = (which),           \
+        .cpus = BENCH_ALL, .cpu_data = BATCH_OBJECTS * sizeof(void *), .setup = batch_setup        \
+    }
+#define BATCH(size) BATCH_HALF(size, "/alloc", BATCH_ALLOC), BATCH_HALF(size, "/free", BATCH_FREE)
+
+#define REMOTE_SHAPE(size, shape, which, where)                                                    \
+    {                                                                                              \
+        .name = "remote/" #size shape, .run = remote_run, .bytes = (size), .kind = (which),        \
+        .cpus = (where), .min_cpus = 2, .cpu_data = sizeof(struct ring)                            \
+    }
+#define REMOTE(size)                                                                               \
+    REMOTE_SHAPE(size, "/one-to-one", REMOTE_ONE_TO_ONE, BENCH_PAIR),                              \
+        REMOTE_SHAPE(size, "/many-to-one", REMOTE_MANY_TO_ONE, BENCH_ALL),                         \
+        REMOTE_SHAPE(size, "/one-to-many", REMOTE_ONE_TO_MANY, BENCH_ALL)
+
+#define TYPED(type, which)                                                                         \
+    {                                                                                              \
+        .name = "typed/" type, .run = typed_run, .kind = (which), .cpus = BENCH_ALL,               \
+        .setup = typed_setup, .teardown = typed_teardown                                           \
+    }
+
+#define PAGES(order)                                                                               \
+    {.name = "pages/" #order "/solo", .run = pages_run, .kind = (order)},                          \
+    {                                                                                              \
+        .name = "pages/" #order "/all-cpus", .run = pages_run, .kind = (order), .cpus = BENCH_ALL  \
     }
 
 const struct bench_test bench_tests[] = {
@@ -36,17 +66,83 @@ const struct bench_test bench_tests[] = {
     MALLOC(131072),
     /* the rest of the kernel */
     {.name = "yield/solo", .run = yield_run, .needs_scheduler = true},
+    /* many objects at once */
+    BATCH(16),
+    BATCH(32),
+    BATCH(64),
+    BATCH(96),
+    BATCH(128),
+    BATCH(192),
+    BATCH(256),
+    BATCH(384),
+    BATCH(512),
+    BATCH(768),
+    BATCH(1024),
+    BATCH(1536),
+    BATCH(2048),
+    BATCH(3072),
+    BATCH(4096),
+    BATCH(6144),
+    BATCH(8192),
+    BATCH(65536),
+    BATCH(131072),
+    /* freed by another CPU */
+    REMOTE(64),
+    REMOTE(256),
+    REMOTE(1024),
+    REMOTE(4096),
+    REMOTE(65536),
+    /* with a constructor */
+    TYPED("node", TYPED_NODE),
+    TYPED("dentry", TYPED_DENTRY),
+    TYPED("inode", TYPED_INODE),
+    /* the page allocator alone */
+    PAGES(0),
+    PAGES(1),
+    PAGES(2),
+    PAGES(3),
+    PAGES(4),
+    PAGES(5),
+    /* the shapes of the classic suites */
+    {.name = "larson",
+     .run = larson_run,
+     .cpus = BENCH_ALL,
+     .cpu_data = LARSON_SLOTS * sizeof(void *),
+     .setup = larson_setup,
+     .teardown = larson_teardown},
+    {.name = "xmalloc",
+     .run = xmalloc_run,
+     .cpus = BENCH_ALL,
+     .min_cpus = 2,
+     .cpu_data = sizeof(struct ring)},
+    {.name = "threadtest",
+     .run = threadtest_run,
+     .cpus = BENCH_ALL,
+     .cpu_data = THREADTEST_OBJECTS * sizeof(void *)},
+    {.name = "mstress",
+     .run = mstress_run,
+     .cpus = BENCH_ALL,
+     .cpu_data = MSTRESS_SLOTS * sizeof(void *)},
+    {.name = "cache-scratch", .run = scratch_run, .cpus = BENCH_ALL, .cpu_data = sizeof(void *)},
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
 
 const char *bench_skip_reason(const struct bench_test *test)
 {
-    return test->needs_scheduler && !kernel_hooks.yield ? "needs the scheduler" : NULL;
+    if (test->needs_scheduler && !kernel_hooks.yield)
+        return "needs the scheduler";
+    return plat_cpu_count() < test->min_cpus ? "needs two CPUs" : NULL;
 }
 
 u64 bench_mask(const struct bench_test *test)
 {
-    return test->all_cpus ? plat_all_cpus() : (u64)1 << (plat_cpu_count() - 1);
+    unsigned cpus = plat_cpu_count();
+
+    if (test->cpus == BENCH_ALL)
+        return plat_all_cpus();
+    if (test->cpus == BENCH_PAIR && cpus >= 2)
+        return (u64)3 << (cpus - 2);
+    return (u64)1 << (cpus - 1);
 }
 
 static bool matches_any(const char *pattern)
