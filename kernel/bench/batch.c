@@ -19,6 +19,8 @@ const char *batch_setup(const struct bench_test *test, struct bench_round *round
         bytes += pages[NODE_pages_total] * PAGE_SIZE;
     }
     round->n = (unsigned)MIN((u64)BATCH_OBJECTS, bytes / 4 / test->bytes / round->cpus);
+    if (knobs.kbench_ops)
+        round->n = (unsigned)MIN((u64)round->n, knobs.kbench_ops);
     return round->n ? NULL : "a quarter of memory holds no object for each CPU";
 }
 

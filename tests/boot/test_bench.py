@@ -49,3 +49,60 @@ def test_locks(boot, lock):
 def test_a_test_that_does_not_exist_is_no_success(boot):
     done = boot('kbench=1 tests=maloc/64')
     assert done.exit_status != 33, done.story()
+
+
+SHAPES = ('batch/64,batch/131072,remote/64,remote/65536,typed,pages/0,pages/5,larson,xmalloc,threadtest,mstress,'
+          'cache-scratch')
+ALONE = {'batch/64/alloc', 'batch/64/free', 'batch/131072/alloc', 'batch/131072/free', 'typed/node', 'typed/dentry',
+         'typed/inode', 'pages/0/solo', 'pages/0/all-cpus', 'pages/5/solo', 'pages/5/all-cpus', 'larson', 'threadtest',
+         'mstress', 'cache-scratch'}
+TOGETHER = {f'remote/{size}/{shape}' for size in (64, 65536)
+            for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc'}
+
+
+def sound_shapes(done, cpus):
+    """All that hold of every workload: who ran, what was claimed, that nothing was kept."""
+    found = dict(results(done))
+    assert set(found) == ALONE | (TOGETHER if cpus > 1 else set())
+    for name, body in found.items():
+        assert body['counted'] == body['claimed'], name
+        assert body['claimed'][0] == body['claimed'][1] >= body['operations'] > 0, name
+        assert body['operations'] == sum(cpu[2] for cpu in body['cpus']), name
+        assert [cpu[0] for cpu in body['cpus']] == [cpu[1] for cpu in body['cpus']], 'a pinned thread moved'
+        assert all(0 < cpu[3] <= body['wall'] for cpu in body['cpus']), name
+        ran = 1 if name.endswith('/solo') else 2 if name.endswith('/one-to-one') else cpus
+        assert len(body['cpus']) == ran, name
+    assert all(check.body['ok'] for check in done.all('check') if check.body['name'] != 'parallel'), done.story()
+    return found
+
+
+@pytest.mark.parametrize('kind,cpus,arm', [
+    ('tcg', 1, 'front=bounded pcp=on'),
+    ('tcg', 2, 'front=bounded pcp=off objstate=side stats.large=global'),
+    ('tcg', 3, 'front=none pcp=on overcommit=1'),
+    ('host', 1, 'front=none pcp=off objstate=off'),
+    ('host', 2, 'front=bounded pcp=on poison=full'),
+    ('host', 4, 'front=bounded pcp=on objstate=side overcommit=1'),
+])
+def test_shapes(boot, kind, cpus, arm):
+    machine = {'kind': 'host', 'variant': 'host'} if kind == 'host' else {}
+    done = boot(f'kbench=1 kbench.ms=20 tests={SHAPES} {arm}', cpus=cpus, memory='256M', timeout=120, **machine).sound()
+    found = sound_shapes(done, cpus)
+    for half in ('alloc', 'free'):
+        assert found[f'batch/64/{half}']['n'] == 10000
+        n = found[f'batch/131072/{half}']['n']
+        quarter = 256 * 1024 * 1024 // 4 // 131072 // cpus
+        assert 0.8 * quarter < n <= quarter, 'a quarter of the memory that is there'
+    for name in ('remote/64/one-to-many', 'remote/64/many-to-one') if cpus > 1 else ():
+        idle = [cpu[2] == 0 for cpu in found[name]['cpus']]
+        assert idle.count(False) == (1 if name.endswith('many') else cpus - 1), 'who allocates counts'
+    skipped = {o.body['name'] for o in done.all('object') if o.body['kind'] == 'test' and o.body.get('skip')}
+    assert skipped == (set() if cpus > 1 else TOGETHER)
+
+
+def test_shapes_by_operations(boot):
+    """Under kbench.ops a round is as long as it was asked to be, whatever size the workload's batches have."""
+    done = boot(f'kbench=1 kbench.ops=1500 tests={SHAPES}', cpus=2, kind='host', variant='host').sound()
+    for name, body in sound_shapes(done, 2).items():
+        givers = 1 if name.endswith(('/solo', '/one-to-one')) or name.startswith('remote/') else 2
+        assert body['operations'] == 1500 * givers, name
