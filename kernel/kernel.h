@@ -28,7 +28,7 @@ static ALWAYS_INLINE bool kfree(void *p)
  * other. */
 struct kernel_row {
     u64 ctr[NR_CPU_COUNTERS];
-} ALIGNED(CACHE_LINE);
+} ALIGNED(256); /* a power of two: a CPU's row is one shift away */
 extern struct kernel_row kernel_rows[MAX_CPUS];
 
 static ALWAYS_INLINE const u64 *kernel_cpu_row(unsigned cpu)
