@@ -62,11 +62,11 @@ def test_churn_is_a_rate_whose_integral_is_the_count():
     assert times == sorted(times)
 
 
-def test_medians_are_the_rounds_medians():
+def test_medians_are_the_rounds_figures():
     plan = synth.plan_for("B", noise=0.0)
     boot = boot_of(synth.capture(plan))
     for test in plan.tests:
-        assert boot.medians()[test.name] == pytest.approx(test.ns, rel=1e-3)
+        assert boot.figures()[test.name] == pytest.approx(test.ns, rel=1e-3)
 
 
 def test_a_loss_is_a_gap_in_every_line():
@@ -84,7 +84,7 @@ def test_a_loss_is_a_gap_in_every_line():
             assert share is None
     assert all(value is None for line in torn.churn()
                for when, value in zip(line[1], line[2]) if int(when / WIDTH) in torn.timeline.lost)
-    assert torn.medians().keys() <= whole.medians().keys()
+    assert torn.figures().keys() <= whole.figures().keys()
 
 
 def test_a_record_of_losses_is_a_gap_too():
@@ -163,7 +163,7 @@ def test_samples_without_a_hello_or_a_schema_are_survived():
     boot.take(Record("bench", 255, 0, 6, {"phase": "begin", "test": 7, "round": 0}, 0, 0))
     boot.take(Record("bench", 255, 1, 7, {"phase": "result", "test": 7, "round": 0, "operations": 0,
                                           "cycles": 1}, 0, 0))
-    assert boot.medians() == {}
+    assert boot.figures() == {}
     assert boot.test == "test 7"
     assert boot.lost == 3
 

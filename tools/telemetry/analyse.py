@@ -2,8 +2,8 @@
 
 The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
 with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
-and test (the median of its rounds) goes into the verdicts; every axis point is a family of its own, and
-so are the counters. Everything that limits what the numbers mean becomes a warning, a value with a kind
+and test (the geometric mean of its rounds) goes into the verdicts; every axis point is a family of its
+own, and so are the counters. Everything that limits what the numbers mean becomes a warning, a value with a kind
 and a text.
 
 The same folder always gives the same results: nothing here looks at the machine it runs on, and the seed

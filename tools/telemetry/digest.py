@@ -22,6 +22,7 @@ from statistics import median
 
 from . import decode, units
 from .errors import HayloftError
+from .rounds import boot_figure
 from .shapes import SCOPES
 
 SCHEMA = 1
@@ -306,12 +307,7 @@ class _Rounds:
             "unit": about.get("unit") or "ns/op",
             "shape": about.get("shape") or "",
             "cpus": about.get("cpus"),
-            "ns_per_op": _median(rounds, "ns_per_op"),
-            "cycles_per_op": _median(rounds, "cycles_per_op"),
+            "ns_per_op": boot_figure(entry["ns_per_op"] for entry in rounds),
+            "cycles_per_op": boot_figure(entry["cycles_per_op"] for entry in rounds),
             "rounds": rounds,
         }
-
-
-def _median(rounds: list[dict], key: str) -> float | None:
-    values = [entry[key] for entry in rounds if entry[key] is not None]
-    return median(values) if values else None

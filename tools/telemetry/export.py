@@ -1,6 +1,6 @@
 """Tidy tables of a run: one observation a row, for spreadsheets, R and pandas.
 
-  tests.csv     one row a test and boot: the median of its rounds
+  tests.csv     one row a test and boot: the geometric mean of its rounds
   rounds.csv    one row a round
   counters.csv  one row a counter, test, cache and arm: the median over the boots
 
@@ -52,7 +52,7 @@ def _result(run, boot):
 
 def _tests(run, boots, axes):
     for boot in boots:
-        for (test, unit), value in progress.boot_medians(_result(run, boot)).items():
+        for (test, unit), value in progress.boot_figures(_result(run, boot)).items():
             yield [boot["id"], boot["pair"], boot["arm"], *(boot["point"].get(key) for key in axes), test, unit, value]
 
 

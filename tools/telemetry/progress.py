@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress as Bar, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from .rounds import boot_figure
+
 MOST_ROWS = 14
 _STYLES = {"ok": "green", "not parallel": "yellow", "incomplete": "yellow"}
 
@@ -41,14 +43,14 @@ class Tally:
         return max(0.0, statistics.fmean(self.seconds[-8:]) * (self.total - self.done) - elapsed)
 
 
-def boot_medians(result):
-    """{(test, unit): median over the rounds} of one boot's result.json."""
+def boot_figures(result):
+    """{(test, unit): geometric mean of the rounds} of one boot's result.json."""
     found = {}
     for test in (result or {}).get("tests") or []:
         for unit, key in (("ns/op", "ns_per_op"), ("instructions/op", "instructions_per_op")):
-            values = [r[key] for r in test.get("rounds") or [] if r.get(key) is not None]
-            if values:
-                found[test["name"], unit] = statistics.median(values)
+            figure = boot_figure(r.get(key) for r in test.get("rounds") or [])
+            if figure is not None:
+                found[test["name"], unit] = figure
                 break
     return found
 
@@ -93,7 +95,7 @@ class Rich(Plain):
         super().__init__()
         self.console = console or Console()
         self.live = None
-        self.medians = {}  # (test, unit) → arm → place → median of that boot
+        self.medians = {}  # (test, unit) → arm → place → figure of that boot
         self.arms = []
         self.now = ""
         self.elapsed, self.drawn = 0.0, 0.0
@@ -128,7 +130,7 @@ class Rich(Plain):
                                     style=_STYLES.get(boot["outcome"], "red")))
         else:
             place = str(boot["point"]), boot["pair"]  # a pair booted again replaces what it gave before
-            for key, value in boot_medians(result).items():
+            for key, value in boot_figures(result).items():
                 self.medians.setdefault(key, {}).setdefault(boot["arm"], {})[place] = value
         self.elapsed = 0.0
         self.refresh()

@@ -11,18 +11,18 @@ counters mean to one another; these rules say it, so that no counter is named he
   churn       each counter is a line of its own: how much of it a second
 
 Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds, the last values of the
-counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one median a
+counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one figure a
 test and boot. What was lost is a gap in every line: buckets between the record before a loss and
 the one after it have no value. Time is the kernel's, so that nothing moves while nothing comes.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from dataclasses import dataclass, field
 
 from ..decode import Fault, Record, Text
+from ..rounds import boot_figure
 from ..shapes import BOOT_STREAM, SCOPES
 
 WIDTH = 0.5  # seconds a bucket
@@ -162,8 +162,8 @@ class Test:
     values: deque = field(default_factory=lambda: deque(maxlen=ROUNDS_MOST))
 
     @property
-    def median(self) -> float | None:
-        return statistics.median(self.values) if self.values else None
+    def figure(self) -> float | None:
+        return boot_figure(self.values)
 
 
 @dataclass
@@ -361,8 +361,8 @@ class BootState:
                        key=lambda lock: (-lock.contended, -lock.before - lock.taken, lock.label))
         return order[:most]
 
-    def medians(self) -> dict[str, float]:
-        return {test.name: test.median for test in self.tests.values() if test.values}
+    def figures(self) -> dict[str, float]:
+        return {test.name: test.figure for test in self.tests.values() if test.values}
 
 
 @dataclass
@@ -374,7 +374,7 @@ class BootSummary:
     pair: int
     point: dict
     outcome: str | None = None  # None while it runs
-    medians: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -388,7 +388,7 @@ class BootSummary:
 
 
 class RunState:
-    """The run around the boots: arms, pairs, and each boot's medians."""
+    """The run around the boots: arms, pairs, and each boot's figures."""
 
     def __init__(self, title: str = "", arms: dict | None = None, reference: str = ""):
         self.title, self.arms, self.reference = title, arms or {}, reference
@@ -435,10 +435,10 @@ class RunState:
             self.current = boot
 
     def update(self, boot: BootState) -> None:
-        """After records were taken: the boot's medians so far."""
+        """After records were taken: the boot's figures so far."""
         self.current, self.coming = boot, ""
         summary = self.boots[boot.id]
-        summary.medians = boot.medians()
+        summary.figures = boot.figures()
         for test in boot.tests.values():
             self.units.setdefault(test.name, test.unit)
 
@@ -454,14 +454,14 @@ class RunState:
 
     def tests(self, most: int) -> list[str]:
         """Tests with results, in order; if there are too many, the ones that moved last."""
-        names = list(dict.fromkeys(name for boot in self.here() for name in boot.medians))
+        names = list(dict.fromkeys(name for boot in self.here() for name in boot.figures))
         if len(names) > most and self.current and self.current.test in names:
             end = max(most, names.index(self.current.test) + 1)
             return names[end - most : end]
         return names[:most]
 
     def dots(self, test: str) -> dict[str, list[float]]:
-        """arm -> the medians of its boots, in their order; of a boot by itself, its newest
+        """arm -> the figures of its boots, in their order; of a boot by itself, its newest
         rounds."""
         found: dict[str, list[float]] = {}
         if self.alone and self.current:
@@ -469,8 +469,8 @@ class RunState:
             values = [list(one.values) for one in tests if one.name == test and one.values]
             return {self.current.arm: values[-1]} if values else {}
         for boot in self.here():
-            if test in boot.medians:
-                found.setdefault(boot.arm, []).append(boot.medians[test])
+            if test in boot.figures:
+                found.setdefault(boot.arm, []).append(boot.figures[test])
         return found
 
     def over(self, test: str) -> dict[str, float]:

@@ -111,7 +111,7 @@ def medians(results: dict, folder: Path) -> Figure | None:
     _legend_above(ax)
     name = _save(canvas, folder, "medians.png")
     return Figure(name, "Time an operation, every boot as a dot",
-                  "Each dot is one boot (the median of its rounds), the bar is the arm's median.")
+                  "Each dot is one boot (the geometric mean of its rounds), the bar is the arm's median.")
 
 
 def _first_row(tests: list[dict], arm: str) -> int:

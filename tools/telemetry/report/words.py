@@ -204,7 +204,7 @@ def how_sure(results: dict) -> str:
     fewest = min(counted.values(), default=0) // max(1, len(results["points"]))
     if fewest < 2:
         return "Not at all: one pair of boots shows one pair of boots."
-    text = f"{_fewest_text(counted, results)} The boot is the sampling unit (the median of its rounds). "
+    text = f"{_fewest_text(counted, results)} The boot is the sampling unit (the geometric mean of its rounds). "
     least = stats.smallest_p(fewest, fewest, results.get("scheme") or "boots") * max(1, len(results["arms"]) - 1)
     if fewest < verdict.FEWEST_PAIRS or least > verdict.ALPHA:
         return text + (f"With {fewest} pairs even perfect separation happens by chance with p = {min(1, least):.2g}, so "
