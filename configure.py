@@ -83,6 +83,7 @@ BENCH = [
     'kernel/bench/mstress.c',
     'kernel/bench/pages.c',
     'kernel/bench/remote.c',
+    'kernel/bench/round.c',
     'kernel/bench/run.c',
     'kernel/bench/scratch.c',
     'kernel/bench/tests.c',

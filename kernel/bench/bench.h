@@ -90,6 +90,15 @@ const char *bench_skip_reason(const struct bench_test *test);
 NODISCARD bool bench_check_patterns(const char *patterns, struct knob_refusals *r);
 u64 bench_mask(const struct bench_test *test); /* the CPUs it runs on */
 
+/* What a round is made of, in this order; CPU 0. open: gets the workload what it needs; NULL, or why
+ * it cannot be had (a literal). go: the workload on all its CPUs, as often as wanted. fault: what
+ * went wrong in the last go, or NULL. close: gives back what open got; NULL, or what is wrong with
+ * it. round.c */
+NODISCARD const char *bench_round_open(const struct bench_test *test, struct bench_round **round);
+void bench_round_go(u64 duration, u64 ops);
+NODISCARD const char *bench_round_fault(void);
+NODISCARD const char *bench_round_close(void);
+
 /* Runs one round, warm-up included, and reports it. False: why (a literal) says what was wrong.
  * run.c */
 NODISCARD bool bench_round_run(unsigned test, u64 round, const char **why);

@@ -1,4 +1,5 @@
-/* run.c: one round of one workload: what it needs, rest, warm-up, the timed section, and the books.
+/* run.c: one round of one workload, measured: rest, warm-up, the timed section, and the books. How a
+ * round runs on its CPUs is round.c's.
  *
  * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
  * fills the CPU's caches and the allocator's arrays; then the full sample and the begin record are
@@ -13,125 +14,17 @@
 #include "../../base/string.h"
 #include "../telemetry/telemetry.h"
 
-#define REST_NS        50000000u
-#define WARM_UP_MS     10u
-#define WARM_UP_OPS    1000u
-#define START_DELAY_US 20u /* from the last arrival to the common start */
+#define REST_NS     50000000u
+#define WARM_UP_MS  10u
+#define WARM_UP_OPS 1000u
 
 struct counted {
     u64 allocs, frees;
 };
 
 /* Static: too large for a kernel stack, and there is one round at a time. */
-static struct bench_round the_round;
 static struct telemetry_part parts[MAX_CPUS];
 static struct telemetry_cost costs[MAX_CPUS];
-
-void bench_start(struct bench_round *round, struct bench_cpu *me)
-{
-    u64 start;
-
-    if (__atomic_add_fetch(&round->arrived, 1, __ATOMIC_ACQ_REL) == round->cpus)
-        __atomic_store_n(&round->start_at,
-                         plat_cycles() + plat_cycles_hz() / 1000000 * START_DELAY_US,
-                         __ATOMIC_RELEASE);
-    while ((start = __atomic_load_n(&round->start_at, __ATOMIC_ACQUIRE)) == 0)
-        plat_relax();
-    while (plat_cycles() < start)
-        plat_relax();
-    me->stop_at = start + round->duration;
-    me->start = plat_cycles();
-}
-
-bool bench_meet(struct bench_round *round, struct bench_cpu *me)
-{
-    u32 turn = ++me->turn;
-
-    if (me->short_of_memory)
-        __atomic_store_n(&round->give_up, true, __ATOMIC_RELAXED);
-    if (__atomic_add_fetch(&round->met, 1, __ATOMIC_ACQ_REL) == turn * round->cpus) {
-        bool more = round->ops ? me->operations < round->ops : plat_cycles() < me->stop_at;
-
-        if (__atomic_load_n(&round->give_up, __ATOMIC_RELAXED))
-            more = false;
-        /* Nobody can be here for the next turn before all have read this turn's word. */
-        __atomic_store_n(&round->more, more, __ATOMIC_RELAXED);
-        __atomic_store_n(&round->turn, turn, __ATOMIC_RELEASE);
-    }
-    while (__atomic_load_n(&round->turn, __ATOMIC_ACQUIRE) != turn)
-        plat_relax();
-    return __atomic_load_n(&round->more, __ATOMIC_RELAXED);
-}
-
-static void run_part(void *arg)
-{
-    struct bench_round *round = arg;
-    struct bench_cpu *me = &round->cpu[plat_cpu_id()];
-
-    me->ran_on = plat_cpu_id();
-    round->test->run(round->test, round, me);
-}
-
-static void run_once(u64 duration, u64 ops)
-{
-    memset(the_round.cpu, 0, sizeof(the_round.cpu));
-    the_round.arrived = the_round.met = the_round.turn = 0;
-    the_round.start_at = 0;
-    the_round.more = the_round.give_up = false;
-    the_round.duration = duration;
-    the_round.ops = ops;
-    plat_run_on_cpus(bench_mask(the_round.test), run_part, &the_round);
-}
-
-/* -- what a workload needs outside the books -- */
-
-static unsigned data_order(const struct bench_test *test)
-{
-    unsigned order = 0;
-
-    while (PAGE_SIZE << order < test->cpu_data)
-        order++;
-    return order;
-}
-
-static void data_free(void)
-{
-    for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
-        if (the_round.data[cpu])
-            CHECK(free_pages(kheap, the_round.data[cpu], data_order(the_round.test)));
-}
-
-static const char *round_open(const struct bench_test *test, u64 mask)
-{
-    const char *why = NULL;
-
-    memset(&the_round, 0, sizeof(the_round));
-    the_round.test = test;
-    the_round.cpus = (unsigned)__builtin_popcountll(mask);
-    for (unsigned cpu = 0; cpu < plat_cpu_count() && test->cpu_data; cpu++) {
-        if (!(mask >> cpu & 1))
-            continue;
-        the_round.data[cpu] = alloc_pages(kheap, data_order(test));
-        if (!the_round.data[cpu])
-            why = "no memory for the workload's own data";
-        else
-            memset(the_round.data[cpu], 0, test->cpu_data);
-    }
-    if (!why && test->setup)
-        why = test->setup(test, &the_round);
-    if (why)
-        data_free();
-    return why;
-}
-
-static const char *round_close(void)
-{
-    const struct bench_test *test = the_round.test;
-    const char *why = test->teardown ? test->teardown(test, &the_round) : NULL;
-
-    data_free();
-    return why;
-}
 
 /* -- the books -- */
 
@@ -183,17 +76,17 @@ static void tick_stop(bool stop)
         plat_run_on_cpus(plat_all_cpus(), set_quiet, &stop);
 }
 
-static void add_up(struct telemetry_result *result, u64 mask)
+static void add_up(struct telemetry_result *result, const struct bench_round *round, u64 mask)
 {
     u64 first = ~(u64)0, last = 0;
 
     for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++)
         if (mask >> cpu & 1) {
-            first = MIN(first, the_round.cpu[cpu].start);
-            last = MAX(last, the_round.cpu[cpu].end);
+            first = MIN(first, round->cpu[cpu].start);
+            last = MAX(last, round->cpu[cpu].end);
         }
     for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
-        const struct bench_cpu *c = &the_round.cpu[cpu];
+        const struct bench_cpu *c = &round->cpu[cpu];
 
         if (!(mask >> cpu & 1))
             continue;
@@ -205,7 +98,7 @@ static void add_up(struct telemetry_result *result, u64 mask)
         result->claimed[1] += c->frees;
     }
     result->wall = last - first;
-    result->n = the_round.n;
+    result->n = round->n;
     result->part = parts;
     result->cost = costs;
 }
@@ -226,19 +119,12 @@ static bool balanced(void)
     return true;
 }
 
-static const char *what_is_wrong(const struct telemetry_result *r, u64 mask)
+static const char *what_is_wrong(const struct telemetry_result *r)
 {
-    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
-        if (!(mask >> cpu & 1))
-            continue;
-        if (the_round.cpu[cpu].short_of_memory)
-            return "an allocation failed for want of memory";
-        if (the_round.cpu[cpu].damaged)
-            return "an object did not hold what was written to it";
-    }
-    for (unsigned i = 0; i < r->cpus; i++)
-        if (r->part[i].ran_on != r->part[i].cpu)
-            return "a pinned thread ran on another CPU";
+    const char *why = bench_round_fault();
+
+    if (why)
+        return why;
     if (r->counted[0] != r->claimed[0] || r->counted[1] != r->claimed[1])
         return "the allocator counted other calls than the workload claims";
     if (r->claimed[0] != r->claimed[1])
@@ -262,7 +148,7 @@ static void run_timed(struct telemetry_result *result)
     before = count_calls();
     count_costs(false);
     telemetry_timed(true);
-    run_once(knobs.kbench_ms * ms, knobs.kbench_ops);
+    bench_round_go(knobs.kbench_ms * ms, knobs.kbench_ops);
     telemetry_timed(false);
     count_costs(true);
     after = count_calls();
@@ -280,22 +166,24 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     const struct bench_test *test = &bench_tests[id];
     struct telemetry_result result = {.test = id, .round = round};
     u64 mask = bench_mask(test), ms = plat_cycles_hz() / 1000;
+    struct bench_round *the_round;
     const char *left;
 
     plat_sleep_ns(REST_NS);
-    *why = round_open(test, mask);
+    *why = bench_round_open(test, &the_round);
     if (*why)
         return false;
-    run_once(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms, MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
+    bench_round_go(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
+                   MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
     telemetry_announce();
     run_timed(&result);
-    add_up(&result, mask);
+    add_up(&result, the_round, mask);
     telemetry_bench_result(&result);
     klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)round,
          (unsigned long long)result.operations,
          (unsigned long long)(result.cycles / MAX(result.operations, (u64)1)));
-    *why = what_is_wrong(&result, mask);
-    left = round_close();
+    *why = what_is_wrong(&result);
+    left = bench_round_close();
     if (!*why)
         *why = left;
     return !*why;
