@@ -18,6 +18,7 @@ Variants, each in build/<variant>/ with objects of its own:
   host        the same kernel sources as a process: hayloft-host
   host-asan   hosted under ASan and UBSan, with HAYLOFT_DEBUG; unit tests in tests/
   host-tsan   hosted under TSan, with HAYLOFT_DEBUG; unit tests in tests/
+  rivals      the workloads on Hayloft's allocator and on the process's malloc: runner-hayloft, runner-malloc
   fuzz        libFuzzer targets
 """
 
@@ -149,6 +150,11 @@ ARCH_HOST_MAIN = [
     'arch/host/main.c',
 ]
 
+# The contenders of ./hayloft rivals: the workloads and what starts them, on the hosted platform.
+RIVALS = [
+    'tests/rivals/runner.c',
+]
+
 # Linked into every unit test.
 TEST_COMMON = [
     'tests/host/harness.c',
@@ -223,6 +229,8 @@ METAL = [
 HOSTED = ['-pthread']
 ASAN = ['-fsanitize=address,undefined', '-fno-sanitize-recover=all']
 TSAN = ['-fsanitize=thread']
+# Workloads that call malloc: by the linker's table at once, and never seen through by the compiler.
+USE_MALLOC = ['-fno-plt', '-fno-builtin', '-include tests/rivals/use_malloc.h']
 FUZZER = ['-fsanitize=fuzzer,address,undefined', '-fno-sanitize-recover=all']
 DEBUG = ['-DHAYLOFT_DEBUG']
 
@@ -380,6 +388,19 @@ def write_hosted(n, name, flags, tests):
             out.append(v.program(f'tests/test_{test}', [f'tests/host/test_{test}.c'], TEST_COMMON,
                                  BASE, SYNC, MM, extra, ARCH_HOST, link=link))
     n.build(name, 'phony', out)
+    return v, out
+
+
+def write_rivals(n, host):
+    """The same objects twice, but for the workloads' allocator."""
+    v = Variant(n, 'rivals', HOSTED + COMMON + USE_MALLOC, 'arch/host')
+    loops = [source for source in BENCH if source != 'kernel/bench/run.c']
+    common = host.objs(BASE, SYNC, MM, ARCH_HOST, RIVALS, ['kernel/hooks.c', 'kernel/mem_global.c'])
+    out = []
+    for allocator, variant in (('hayloft', host), ('malloc', v)):
+        out.append(f'{v.folder}/runner-{allocator}')
+        n.build(out[-1], 'link', variant.objs(loops) + common, ldflags=f'-fuse-ld=lld -rdynamic $flags_{host.key}')
+    n.build('rivals', 'phony', out)
     return out
 
 
@@ -394,7 +415,7 @@ def write_fuzz(n):
 def listed_sources():
     """Every file named above, for the check that the tree holds no others."""
     groups = [BASE, SYNC, MM, KERNEL, TELEMETRY, BENCH, KERNEL_METAL, KERNEL_HOST, ARCH_X86_64, DRIVERS,
-              ARCH_HOST, ARCH_HOST_MAIN, TEST_COMMON]
+              ARCH_HOST, ARCH_HOST_MAIN, RIVALS, TEST_COMMON]
     out = {source for group in groups for source in group}
     for name, extra in TESTS.items():
         out |= {f'tests/host/test_{name}.c', *extra}
@@ -410,12 +431,13 @@ def generate(args):
     write_rules(n, args)
     release = write_metal(n, 'release', [])
     debug = write_metal(n, 'debug', DEBUG)
-    host = write_hosted(n, 'host', [], tests=False)
-    asan = write_hosted(n, 'host-asan', DEBUG + ASAN, tests=True)
-    tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
+    hosted, host = write_hosted(n, 'host', [], tests=False)
+    _, asan = write_hosted(n, 'host-asan', DEBUG + ASAN, tests=True)
+    _, tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
+    rivals = write_rivals(n, hosted)
     fuzz = write_fuzz(n)
     n.comment()
-    n.build('all', 'phony', release + debug + host + asan + tsan + fuzz)
+    n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz)
     n.lines.append('default release host')
     return n.text()
 

@@ -130,7 +130,7 @@ def step_layers(_):
 
 def c_files():
     return sorted(str(p.relative_to(ROOT)) for folder in ('base', 'sync', 'mm', 'kernel', 'drivers', 'arch',
-                                                          'tests/host')
+                                                          'tests/host', 'tests/rivals')
                   for p in (ROOT / folder).rglob('*.[ch]'))
 
 

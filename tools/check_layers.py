@@ -43,7 +43,7 @@ MACHINE_HEADERS = {'base/machine.h'}
 # Folders that may use the C library.
 HOSTED = ('arch/host/', 'tests/')
 
-CODE = ('base/', 'sync/', 'mm/', 'kernel/', 'drivers/', 'arch/', 'tests/host/')
+CODE = ('base/', 'sync/', 'mm/', 'kernel/', 'drivers/', 'arch/', 'tests/host/', 'tests/rivals/')
 PORTABLE = ('base/', 'sync/', 'mm/', 'kernel/')
 # What a conditional in portable code may test. The platform is not among it: it comes by include path.
 MAY_TEST = {'HAYLOFT_DEBUG'}

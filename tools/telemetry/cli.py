@@ -75,6 +75,12 @@ def _replay(args):
                        kind="term" if args.live == "term" else "web")
 
 
+def _rivals(args):
+    from . import rivals
+    return rivals.main(tests=args.tests, against=args.against, args=args.args, cpus=args.cpus, starts=args.starts,
+                       sweeps=args.sweeps, ms=args.ms, expect=args.expect, out=args.out)
+
+
 def _export(args):
     from . import export
     return export.to_csv(args.run, args.out)
@@ -176,6 +182,18 @@ def parser():
 
     experiment_verb("calibrate", _calibrate, "A/A pairs: this machine's noise for each test, for later verdicts",
                     nargs="?", default="null", help="an experiment with equal arms (default: the shipped null.toml)")
+
+    made = verb("rivals", _rivals, "the hosted allocator beside glibc, jemalloc, mimalloc and tcmalloc, natively")
+    made.add_argument("--tests", metavar="NAMES", help="only these, comma-separated, '*' matches anything (default: "
+                                                       "all of tests/rivals/rivals.toml)")
+    made.add_argument("--against", metavar="NAMES", help="only these rivals, comma-separated (default: all)")
+    made.add_argument("--args", default="", metavar="TEXT", help="boot arguments of both of Hayloft's arms")
+    made.add_argument("--cpus", type=int, metavar="N", help="threads (default: the cores there are, at most 8)")
+    made.add_argument("--starts", type=int, default=6, metavar="N", help="processes of each (default: %(default)s)")
+    made.add_argument("--sweeps", type=int, default=10, metavar="N", help="rounds of each process (default: %(default)s)")
+    made.add_argument("--ms", type=int, default=10, metavar="N", help="length of a round (default: %(default)s)")
+    made.add_argument("--expect", action="store_true", help="exit 1 if a promise in rivals.toml is missed")
+    made.add_argument("--out", metavar="DIR", help="where to, new or empty (default: runs/TIME-rivals)")
 
     made = verb("export", _export, "tidy tables of a run")
     made.add_argument("run", help="a run's folder or name")

@@ -1,7 +1,7 @@
 """What is missing or unusable on this machine, and how to mend it: the verb `doctor`.
 
 The list of packages is tools/packages.txt, which the launcher reads too. Exit 4 if anything is missing that
-running experiments needs; what only the tests need, and KVM, are told but not counted.
+running experiments needs; what only the tests or rivals need, and KVM, are told but not counted.
 """
 
 import dataclasses
@@ -19,7 +19,8 @@ from .errors import EXIT_MACHINE, HayloftError
 from .machine import child, facts, probe, qemu
 
 LIST = ROOT / "tools" / "packages.txt"
-SCOPES = ("tool", "build", "test")
+SCOPES = ("tool", "build", "test", "rivals")
+ONLY_FOR = {"test": "only ./hayloft test needs it; ", "rivals": "only ./hayloft rivals needs it; "}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +86,14 @@ def doctor(install=False):
     for column in ("what", "state", "note"):
         table.add_column(column)
     for need in missing:
-        used = "only ./hayloft test needs it; " if need.scope == "test" else ""
+        used = ONLY_FOR.get(need.scope, "")
         table.add_row(need.what.split("|")[0], Text("missing", style="red"), f"{used}package {need.package}")
     if not missing:
         table.add_row("packages", Text("ok", style="green"), "everything in tools/packages.txt is here")
     for name, works, text in machines():
         table.add_row(name, Text("ok" if works else "no", style="green" if works else "yellow"), text)
     Console(highlight=False, width=None if Console().is_terminal else 140).print(table)
-    needed = [need for need in missing if need.scope != "test"]
+    needed = [need for need in missing if need.scope not in ONLY_FOR]
     if missing:
         print("to mend it: ./hayloft doctor --install")
     return EXIT_MACHINE if needed else 0
