@@ -47,10 +47,12 @@ SYNC = [
 MM = [
     'mm/badfree.c',
     'mm/buddy.c',
+    'mm/bulk.c',
     'mm/cache.c',
     'mm/front_bounded.c',
     'mm/heap.c',
     'mm/kmalloc.c',
+    'mm/krealloc.c',
     'mm/pages.c',
     'mm/pcp.c',
     'mm/reclaim.c',
@@ -163,7 +165,9 @@ TEST_COMMON = [
 # Hosted unit tests: name -> what it needs beside its own tests/host/test_<name>.c, base, sync, mm, the hosted
 # platform and TEST_COMMON.
 TESTS = {
+    'api': [],
     'buddy': [],
+    'bulk': [],
     'kmalloc': [],
     'locks': [],
     'pcp': [],

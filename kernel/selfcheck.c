@@ -3,10 +3,10 @@
  * broken under just those knobs.
  *
  * What it does: on every CPU at once, batches of each class that overflow every array, filled with
- * a pattern of their own and read back before they are freed; data carried through krealloc; edges
- * of the interface; a typed cache's whole life; fill patterns as configured; and exactly one
- * planted double free on each path on which this boot's knobs can see one. It leaves as many
- * objects in use as it found.
+ * a pattern of their own and read back before they are freed, one by one and in bulk; data carried
+ * through krealloc; aligned blocks; edges of the interface; a typed cache's whole life; fill
+ * patterns as configured; and exactly one planted double free on each path on which this boot's
+ * knobs can see one. It leaves as many objects in use as it found.
  *
  * What it does not do: prove the balance law or walk the structures (heap_validate, called beside
  * it by lab.c), or stress races (the hosted tests do).
@@ -125,6 +125,26 @@ static void class_on_this_cpu(struct kmem_cache *c, void **batch)
             check_object(batch, i, size, cache_name(c));
 }
 
+/* The same by the list: all n at once, and all back at once. A line of each object will do. */
+static void class_in_bulk(struct kmem_cache *c, void **batch)
+{
+    size_t size = MIN(cache_object_size(c), (size_t)CACHE_LINE);
+    unsigned n = batch_size(c), cpu = plat_cpu_id();
+
+    if (!kmem_cache_alloc_bulk(c, n, batch)) {
+        fail("%s: no memory for %u objects at once on CPU %u", cache_name(c), n, cpu);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++)
+        fill(batch[i], size, cpu, i);
+    for (unsigned i = 0; i < n; i++)
+        if (!filled(batch[i], size, cpu, i))
+            fail("%s: bulk object %u of CPU %u does not hold what was written", cache_name(c), i,
+                 cpu);
+    if (kmem_cache_free_bulk(c, n, batch) != n)
+        fail("%s: a good bulk free was refused on CPU %u", cache_name(c), cpu);
+}
+
 static void classes_part(void *arg)
 {
     void **batch = alloc_pages(kheap, 1);
@@ -135,8 +155,10 @@ static void classes_part(void *arg)
         fail("no memory for a batch on CPU %u", plat_cpu_id());
         return;
     }
-    for (unsigned id = 0; id < KMALLOC_CLASSES && !failed(); id++)
+    for (unsigned id = 0; id < KMALLOC_CLASSES && !failed(); id++) {
         class_on_this_cpu(heap_cache(kheap, id), batch);
+        class_in_bulk(heap_cache(kheap, id), batch);
+    }
     if (!free_pages(kheap, batch, 1))
         fail("a good free of two pages was refused");
 }
@@ -176,6 +198,23 @@ static void check_edges(void)
         fail("kmalloc(0) or kfree(NULL) does not do what mm.h says");
     if (kmalloc((PAGE_SIZE << MAX_ORDER) + 1) || kmalloc(~(size_t)0))
         fail("a size beyond the largest block was granted");
+}
+
+static void check_aligned(void)
+{
+    static const u32 sizes[] = {1, 100, 4096, 10000};
+
+    for (size_t align = 8; align <= 16 * PAGE_SIZE; align *= 8)
+        for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
+            u8 *p = heap_kmalloc_aligned(kheap, sizes[i], align);
+
+            if (!p || (uintptr_t)p % align)
+                fail("no block of %u bytes on a boundary of %zu: %p", sizes[i], align, (void *)p);
+            else
+                fill(p, sizes[i], 1, 1);
+            if (!kfree(p))
+                fail("an aligned block was refused as a bad free");
+        }
 }
 
 /* -- a typed cache's life -- */
@@ -390,8 +429,8 @@ static u64 objects_in_use(void)
 
 bool selfcheck_run(char *why, size_t size)
 {
-    static void (*const checks[])(void) = {check_krealloc, check_edges, check_double_frees,
-                                           check_poison};
+    static void (*const checks[])(void) = {check_krealloc, check_edges, check_aligned,
+                                           check_double_frees, check_poison};
     u64 before = objects_in_use(), after;
 
     plat_run_on_cpus(plat_all_cpus(), classes_part, NULL);

@@ -147,7 +147,8 @@ static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
     return intact;
 }
 
-bool cache_free_mode(struct kmem_cache *c, void *obj)
+/* Everything of a free but the push, whatever the mode. False: refused. */
+static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
 {
     u8 found;
 
@@ -164,7 +165,31 @@ bool cache_free_mode(struct kmem_cache *c, void *obj)
     }
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, false, c->size);
-    return cache_push(c, obj);
+    return true;
+}
+
+bool cache_free_mode(struct kmem_cache *c, void *obj)
+{
+    return take_back(c, obj) && cache_push(c, obj);
+}
+
+bool cache_take_back(struct kmem_cache *c, void *obj)
+{
+    if (!take_back(c, obj))
+        return false;
+    object_hide(c, obj);
+    return true;
+}
+
+void cache_hand_out(struct kmem_cache *c, void *obj)
+{
+    if (unlikely(!object_allocate(c, obj, c->objstate)))
+        object_corrupt(c, obj);
+    object_show(obj, c->size);
+    if (c->mode & MODE_STAT_GLOBAL)
+        stat_global(&c->heap->stat_small, true, c->size);
+    if ((c->mode & MODE_POISON_FULL) && !c->ctor)
+        fresh_fill(c, obj);
 }
 
 /* Says why an object could not be claimed. */
@@ -182,9 +207,9 @@ bool cache_free_refused(struct kmem_cache *c, void *obj)
     return badfree(c->heap, BADFREE_corrupt, obj, found, c);
 }
 
-void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
+unsigned cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
 {
-    bounded_drain(c, cache_cpu(c, cpu));
+    return bounded_drain(c, cache_cpu(c, cpu));
 }
 
 unsigned kmem_cache_shrink(struct kmem_cache *c)

@@ -21,6 +21,10 @@ NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long fla
 /* The same calls, whole, for every mode but 0. */
 NOINLINE void *cache_alloc_mode(struct kmem_cache *c, size_t size);
 NOINLINE bool cache_free_mode(struct kmem_cache *c, void *obj);
+/* What bulk.c does to each object, in any mode: CACHED and this CPU's → its user's; and back, up to
+ * the push (false: refused). */
+void cache_hand_out(struct kmem_cache *c, void *obj);
+NODISCARD bool cache_take_back(struct kmem_cache *c, void *obj);
 /* Stops the machine. It returns in name only, so that calling it costs the fast path no frame. */
 NOINLINE COLD void *object_corrupt(const struct kmem_cache *c, void *obj);
 /* Says why an object could not be claimed; false. */

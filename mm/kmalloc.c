@@ -4,8 +4,8 @@
  * size → class by one table look-up ((size - 1) / 16, up to 8192 bytes). address → owner by the
  * frame's tag: SLAB leads to the cache, LARGE to the pages; everything else is a bad free.
  *
- * kmalloc(0) is ZERO_SIZE_PTR. A size too large returns NULL. krealloc stays in place while the
- * block is large enough.
+ * kmalloc(0) is ZERO_SIZE_PTR. A size too large returns NULL. krealloc and aligned blocks are in
+ * krealloc.c.
  *
  * Locking: none of its own. Contexts: thread, interrupt. */
 #include "fast_impl.h"
@@ -63,50 +63,4 @@ static bool kfree_edge(struct heap *h, void *p)
         return badfree(h, BADFREE_foreign, p, 0, NULL);
     tag = pages_owner(h, f);
     return TAG_KIND(tag) == FRAME_SLAB ? cache_free(TAG_CACHE(tag), p) : kfree_pages(h, f, tag, p);
-}
-
-size_t heap_ksize(struct heap *h, const void *p)
-{
-    struct frame *f = frame_of(&h->frames, p);
-    u64 tag;
-
-    if (!f)
-        return 0;
-    tag = pages_owner(h, f);
-    if (TAG_KIND(tag) == FRAME_SLAB)
-        return object_live(TAG_CACHE(tag), (void *)(uintptr_t)p) ? TAG_CACHE(tag)->size : 0;
-    if (TAG_KIND(tag) == FRAME_LARGE && ((uintptr_t)p & (PAGE_SIZE - 1)) == 0)
-        return PAGE_SIZE << TAG_ORDER(tag);
-    return 0;
-}
-
-void *heap_krealloc(struct heap *h, void *p, size_t size)
-{
-    size_t usable;
-    void *to;
-
-    if (!p || p == ZERO_SIZE_PTR)
-        return heap_kmalloc(h, size);
-    if (size == 0)
-        return heap_kfree(h, p) ? ZERO_SIZE_PTR : NULL;
-    usable = heap_ksize(h, p);
-    if (usable == 0) { /* nobody's: the free says why, and refuses */
-        heap_kfree(h, p);
-        return NULL;
-    }
-    if (size <= usable) {
-        plat_unpoison(p, size);
-        plat_poison((char *)p + size, usable - size);
-        return p;
-    }
-    to = heap_kmalloc(h, size);
-    if (!to)
-        return NULL;
-    plat_unpoison(p, usable);
-    memcpy(to, p, usable);
-    if (!heap_kfree(h, p)) { /* already free: do not hand out a copy of it */
-        heap_kfree(h, to);
-        return NULL;
-    }
-    return to;
 }

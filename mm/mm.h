@@ -42,7 +42,15 @@ bool free_pages(struct heap *h, void *block, unsigned order); /* false: refused 
 /* -- kmalloc -- */
 NODISCARD void *heap_kmalloc(struct heap *h, size_t size);
 bool heap_kfree(struct heap *h, void *p); /* NULL is fine; false: refused as a bad free */
+/* In place while the block is large enough, else it moves, and is then aligned to KMALLOC_ALIGN
+ * only. NULL: shortage, or p was refused as a bad free; a good p is untouched. */
 NODISCARD void *heap_krealloc(struct heap *h, void *p, size_t size);
+/* On a boundary of align, a power of two up to the largest block (else NULL; 0: KMALLOC_ALIGN).
+ * Freed by heap_kfree. May take a page for a small object: for many, make a cache. */
+NODISCARD void *heap_kmalloc_aligned(struct heap *h, size_t size, size_t align);
+NODISCARD void *heap_krealloc_aligned(struct heap *h, void *p, size_t size, size_t align);
+/* Frees n blocks of any kind and size, NULLs among them; returns how many were not refused. */
+size_t heap_kfree_bulk(struct heap *h, size_t n, void *const *p);
 size_t heap_ksize(struct heap *h, const void *p); /* usable bytes; 0: p is no live block */
 
 /* -- caches -- */
@@ -57,6 +65,10 @@ struct kmem_cache_args {
 NODISCARD struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *args);
 NODISCARD void *kmem_cache_alloc(struct kmem_cache *c);
 bool kmem_cache_free(struct kmem_cache *c, void *obj);
+/* All n objects into out[], or none and false; what out[] holds then means nothing. */
+NODISCARD bool kmem_cache_alloc_bulk(struct kmem_cache *c, size_t n, void **out);
+/* Each as kmem_cache_free() would: bad ones are refused, the others freed. Returns how many were. */
+size_t kmem_cache_free_bulk(struct kmem_cache *c, size_t n, void *const *obj);
 /* Gives empty slabs back; returns how many. Drains this CPU's array first. */
 unsigned kmem_cache_shrink(struct kmem_cache *c);
 /* False and *busy objects while any is in use. Thread context; drains every CPU. */
