@@ -93,6 +93,7 @@ BENCH = [
     'kernel/bench/threadtest.c',
     'kernel/bench/typed.c',
     'kernel/bench/xmalloc.c',
+    'kernel/bench/yardstick.c',
     'kernel/bench/yield.c',
 ]
 

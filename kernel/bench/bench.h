@@ -103,6 +103,11 @@ NODISCARD const char *bench_round_close(void);
  * run.c */
 NODISCARD bool bench_round_run(unsigned test, u64 round, const char **why);
 
+/* The fixed work by which a CPU's speed is judged, for so many cycles: cycles that YARDSTICK_STEPS of
+ * its steps take. yardstick.c */
+#define YARDSTICK_STEPS 1000u
+u64 yardstick_ticks(u64 duration);
+
 /* The workloads. */
 #define BENCH_WORKLOAD(name)                                                                       \
     void name(const struct bench_test *test, struct bench_round *round, struct bench_cpu *me)

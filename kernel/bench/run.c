@@ -3,20 +3,22 @@
  *
  * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
  * fills the CPU's caches and the allocator's arrays; then the full sample and the begin record are
- * made and have left, so that the timed section starts with empty rings; then the timed section.
+ * made and have left, so that the timed section starts with empty rings; then the timed section,
+ * with the yardstick before and after it.
  * What the allocator counted in between must be what the workload claims, call for call.
  *
- * Under kbench.ops no clock is read between start and end, and tick and samples are off: under
- * icount a round then repeats to the instruction.
+ * Under kbench.ops no clock is read between start and end, tick and samples are off, and there is no
+ * yardstick: under icount a round then repeats to the instruction.
  *
  * Locking: none. Contexts: thread on CPU 0; the parts run on the CPUs of the round. */
 #include "bench.h"
 #include "../../base/string.h"
 #include "../telemetry/telemetry.h"
 
-#define REST_NS     50000000u
-#define WARM_UP_MS  10u
-#define WARM_UP_OPS 1000u
+#define REST_NS      50000000u
+#define WARM_UP_MS   10u
+#define WARM_UP_OPS  1000u
+#define YARDSTICK_MS 5u /* or a tenth of the round, if that is less */
 
 struct counted {
     u64 allocs, frees;
@@ -25,6 +27,7 @@ struct counted {
 /* Static: too large for a kernel stack, and there is one round at a time. */
 static struct telemetry_part parts[MAX_CPUS];
 static struct telemetry_cost costs[MAX_CPUS];
+static u64 yardstick[2][MAX_CPUS]; /* before and after the section */
 
 /* -- the books -- */
 
@@ -76,6 +79,21 @@ static void tick_stop(bool stop)
         plat_run_on_cpus(plat_all_cpus(), set_quiet, &stop);
 }
 
+static void measure_speed(void *row)
+{
+    u64 us = plat_cycles_hz() / 1000000;
+
+    ((u64 *)row)[plat_cpu_id()] =
+        yardstick_ticks(MIN(knobs.kbench_ms * 100, (u64)YARDSTICK_MS * 1000) * us);
+}
+
+/* On all CPUs of the round at once, as the workload will run. after: 0 or 1. */
+static void hold_yardstick(u64 mask, unsigned after)
+{
+    if (!knobs.kbench_ops)
+        plat_run_on_cpus(mask, measure_speed, yardstick[after]);
+}
+
 static void add_up(struct telemetry_result *result, const struct bench_round *round, u64 mask)
 {
     u64 first = ~(u64)0, last = 0;
@@ -90,8 +108,12 @@ static void add_up(struct telemetry_result *result, const struct bench_round *ro
 
         if (!(mask >> cpu & 1))
             continue;
-        parts[result->cpus++] = (struct telemetry_part){
-            cpu, c->ran_on, c->operations, c->end - c->start - c->untimed, c->start - first};
+        parts[result->cpus++] = (struct telemetry_part){cpu,
+                                                        c->ran_on,
+                                                        c->operations,
+                                                        c->end - c->start - c->untimed,
+                                                        c->start - first,
+                                                        {yardstick[0][cpu], yardstick[1][cpu]}};
         result->operations += c->operations;
         result->cycles += c->end - c->start - c->untimed;
         result->claimed[0] += c->allocs;
@@ -133,7 +155,7 @@ static const char *what_is_wrong(const struct telemetry_result *r)
 }
 
 /* The timed section, and what happened in it. */
-static void run_timed(struct telemetry_result *result)
+static void run_timed(struct telemetry_result *result, u64 mask)
 {
     u64 ms = plat_cycles_hz() / 1000;
     struct counted before, after;
@@ -146,11 +168,13 @@ static void run_timed(struct telemetry_result *result)
     tick_stop(true);
 
     before = count_calls();
+    hold_yardstick(mask, 0);
     count_costs(false);
     telemetry_timed(true);
     bench_round_go(knobs.kbench_ms * ms, knobs.kbench_ops);
     telemetry_timed(false);
     count_costs(true);
+    hold_yardstick(mask, 1);
     after = count_calls();
 
     tick_stop(false);
@@ -176,7 +200,7 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     bench_round_go(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
                    MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
     telemetry_announce();
-    run_timed(&result);
+    run_timed(&result, mask);
     add_up(&result, the_round, mask);
     telemetry_bench_result(&result);
     klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)round,

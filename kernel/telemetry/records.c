@@ -349,13 +349,25 @@ void telemetry_bench_end(unsigned test, u64 round)
     bench_phase("end", test, round);
 }
 
+static void yardsticks(struct cbor *c, const struct telemetry_result *result)
+{
+    cbor_text(c, "yardstick");
+    cbor_array(c, result->cpus);
+    for (unsigned i = 0; i < result->cpus; i++) {
+        cbor_array(c, 3);
+        cbor_uint(c, result->part[i].cpu);
+        cbor_uint(c, result->part[i].yardstick[0]);
+        cbor_uint(c, result->part[i].yardstick[1]);
+    }
+}
+
 void telemetry_bench_result(const struct telemetry_result *result)
 {
     struct cbor *c = boot_begin(RECORD_BENCH, 0, 1);
 
     if (!c)
         return;
-    cbor_map(c, 11);
+    cbor_map(c, result->part[0].yardstick[0] ? 12 : 11);
     pair_text(c, "phase", "result");
     pair_uint(c, "test", result->test);
     pair_uint(c, "round", result->round);
@@ -383,6 +395,8 @@ void telemetry_bench_result(const struct telemetry_result *result)
     cbor_uint(c, result->claimed[0]);
     cbor_uint(c, result->claimed[1]);
     pair_uint(c, "n", result->n);
+    if (result->part[0].yardstick[0])
+        yardsticks(c, result);
     cbor_text(c, "telemetry");
     cbor_array(c, telemetry.cpus);
     for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++) {

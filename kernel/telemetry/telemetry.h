@@ -66,6 +66,7 @@ struct telemetry_cost telemetry_cost(unsigned cpu);
 struct telemetry_part {
     unsigned cpu, ran_on;
     u64 operations, cycles, start_offset;
+    u64 yardstick[2]; /* before and after the timed section; 0: not measured */
 };
 struct telemetry_result {
     unsigned test;

@@ -293,6 +293,7 @@ class _Boot:
             "cycles": cycles * test.cpus, "wall": cycles + 100,
             "cpus": [[cpu, cpu, total, cycles, 50 * cpu] for cpu in range(test.cpus)],
             "counted": [operations] * 2, "claimed": [operations] * 2, "n": 0,
+            "yardstick": [[cpu, 100_000, 100_000] for cpu in range(test.cpus)],
         }
         yield 0, (self.full() +
                   offer("bench", BOOT, {"phase": "end", "test": number, "round": round_})

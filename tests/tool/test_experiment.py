@@ -51,6 +51,7 @@ def good(text=GOOD, settings=()):
     ("[arms]", "[armz]", 8, "armz", "arms"),
     ("minimum_effect", "minimum_efect", 6, "minimum_efect", "minimum_effect"),
     ("= 0.20", "= -1", 6, "minimum_effect", "0 or more"),
+    ("minimum_effect = 0.20", 'pace = "adust"', 6, "adust", "adjust"),
     ("pairs = 2", "pairs = -2", 4, "pairs", "1.."),
     ("pairs = 2", 'pairs = "two"', 4, "pairs", "whole number"),
     ("pairs = 2", "pairs = true", 4, "pairs", "whole number"),

@@ -3,7 +3,8 @@
 The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
 with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
 and test (the geometric mean of its rounds) goes into the verdicts; every axis point is a family of its
-own, and so are the counters. Everything that limits what the numbers mean becomes a warning, a value with a kind
+own, and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py).
+Everything that limits what the numbers mean becomes a warning, a value with a kind
 and a text.
 
 The same folder always gives the same results: nothing here looks at the machine it runs on, and the seed
@@ -22,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, expect, limits, tally, verdict, distrust
+from . import calibrate, digest, distrust, expect, limits, pace, tally, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -257,7 +258,9 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
         unit = "instructions/op" if kind == "icount" else about["unit"]
         arms = {arm: {"median": _median(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
-                        "arms": arms, "versus": {}})
+                        "arms": arms, "pace": None, "versus": {}})
+    if kind != "icount" and run.get("pace", "adjust") == "adjust":
+        _take_pace_out(entries, used, value_of)
     reference = run["reference"]
     for arm in used:
         if arm == reference:
@@ -291,6 +294,20 @@ def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
                 )
                 about["values"][arm][row] = test.get(value_of)
     return tests
+
+
+def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+    """Where the yardstick allows it, the boots' figures at one pace; as measured they go to `raw`."""
+    for entry in entries:
+        rounds = [[next((test["rounds"] for test in boot["digest"].get("tests") or [] if test["name"] == entry["name"]), [])
+                   for boot in members] for members in used.values()]
+        found = pace.adjust(rounds, value_of)
+        if found is None:
+            continue
+        entry["pace"] = {"slope": found.slope, "spread_raw": found.spread[0], "spread": found.spread[1],
+                         "yardstick": dict(zip(used, found.yardstick))}
+        for arm, figures in zip(used, found.figures):
+            entry["arms"][arm] |= {"raw": entry["arms"][arm]["boots"], "boots": figures, "median": _median(figures)}
 
 
 def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:

@@ -254,6 +254,7 @@ class _Rounds:
             "cycles_per_op": cycles / operations if operations else None,
             "ns_per_op": None,
             "cpus": body.get("cpus") or [],
+            "yardstick": body.get("yardstick") or [],
             "n": body.get("n", 0),
             "counted": body.get("counted"),
             "claimed": body.get("claimed"),

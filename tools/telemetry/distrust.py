@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
+from . import verdict
 from .outcome import GUEST_FAULTS, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
+PACE_SHIFT = 0.05  # on the log scale: what a yardstick that knows the arms may do to a time unsaid
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
     "icount": "instructions, counted exactly; time and contention do not appear",
@@ -41,6 +45,7 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
         _host(run, used, warn)
     _images(used, warn)
     _rounds(used, warn)
+    _pace(results, warn)
     if kind != "icount" and not calibrated and used:
         warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
              "minimum effect guards against it")
@@ -51,6 +56,36 @@ def _kind_of(text: str) -> str:
     """Warnings that the run recorded are texts that may begin with their kind."""
     head, colon, _ = text.partition(":")
     return head if colon and len(head) < 24 else "plan"
+
+
+def _pace(results: dict, warn) -> None:
+    """The yardstick must not know the arms; it is tried like a family of tests, by the same rules."""
+    for arm in results["arms"]:
+        if arm == results["reference"]:
+            continue
+        paced = [test for test in results["tests"] if test.get("pace")]
+        sides = [_yardsticks(paced, a) for a in (results["reference"], arm)]
+        if not paced or min(map(len, sides)) < verdict.FEWEST_PAIRS:
+            continue
+        sides = [verdict.Side(values, np.arange(1, len(values) + 1)) for values in sides]
+        p = verdict.family_p(*sides, verdict.Rules(arms_compared=len(results["arms"]) - 1))
+        for test, one in zip(paced, p):
+            found = test["pace"]["yardstick"]
+            shift = np.mean(_known(found[arm])) - np.mean(_known(found[results["reference"]]))
+            if one <= verdict.ALPHA and abs(test["pace"]["slope"] * shift) > PACE_SHIFT:
+                warn("pace", f"{test['name']}: the yardstick itself was {100 * abs(np.expm1(shift)):.0f} % "
+                     f"{'slower' if shift > 0 else 'quicker'} in {arm} (p = {one:.2g}), so the adjustment may hide or "
+                     "make a part of the difference: compare the times as measured")
+
+
+def _known(values: list) -> list:
+    return [value for value in values if value is not None]
+
+
+def _yardsticks(tests: list[dict], arm: str) -> np.ndarray:
+    """values[boot, test], of the boots that have all tests."""
+    rows = np.array([test["pace"]["yardstick"][arm] for test in tests], dtype=float).T
+    return rows[~np.isnan(rows).any(axis=1)] if rows.size else rows
 
 
 def _over_committed(run: dict, results: dict, kind: str, warn) -> None:

@@ -24,12 +24,13 @@ ORDERS = ("abba", "alternate", "random")
 DEFAULT_PAIRS = 6
 DEFAULT_RETRIES = 2
 DEFAULT_EFFECT = 0.20
+PACES = ("adjust", "ignore")  # times at one pace of the machine (pace.py), or as they were measured
 MOST_PAIRS = 10000
 MOST_POINTS = 64
 
 # key → legal types; machine, arms, axes and expect are tables
 _TOP = {"title": str, "published": str, "machine": dict, "boot": str, "pairs": (int, dict), "order": str,
-        "minimum_effect": (int, float), "retries": int, "arms": dict, "axes": dict, "expect": dict}
+        "minimum_effect": (int, float), "pace": str, "retries": int, "arms": dict, "axes": dict, "expect": dict}
 _MACHINE = {"kind": str, "cpus": (int, str), "memory": str, "timeout": str, "topology": str}
 _TYPE_NAMES = {str: "a text", dict: "a table", int: "a whole number", float: "a number", bool: "true or false",
                list: "a list"}
@@ -60,6 +61,7 @@ class Experiment:
     looks: list | None  # planned looks, or None
     order: str
     minimum_effect: float
+    pace: str  # one of PACES
     retries: int
     arms: list
     axes: dict  # key → list of values
@@ -149,6 +151,9 @@ class _Reader:
         effect = data.get("minimum_effect", DEFAULT_EFFECT)
         if not 0 <= effect < 100:
             self.fail(("minimum_effect",), f"a share such as 0.20 (0 or more), not {effect}")
+        pace = data.get("pace", PACES[0])
+        if pace not in PACES:
+            self.fail(("pace",), f"no way with the machine's pace is called '{pace}'{did_you_mean(pace, PACES)}")
         retries = data.get("retries", DEFAULT_RETRIES)
         if not 0 <= retries <= 20:
             self.fail(("retries",), f"0..20, not {retries}")
@@ -156,7 +161,7 @@ class _Reader:
         return Experiment(
             path=self.path, source=text, title=title, published=self.read_published(data.get("published")),
             machine=self.read_machine(data.get("machine", {})), boot=data.get("boot", ""), pairs=pairs,
-            looks=looks, order=order, minimum_effect=float(effect), retries=retries, arms=arms,
+            looks=looks, order=order, minimum_effect=float(effect), pace=pace, retries=retries, arms=arms,
             axes=self.read_axes(data.get("axes", {})),
             expect=self.read_expect(data.get("expect", {}), [arm.name for arm in arms]), lines=self.lines)
 
@@ -338,12 +343,12 @@ def _apply_setting(reader, key, value):
             reader.data[key] = float(value) if key == "minimum_effect" else int(value)
         except ValueError as error:
             raise HayloftError(f"--set {key}={value}: wants a number") from error
-    elif key in ("title", "order", "published", "boot"):
+    elif key in ("title", "order", "pace", "published", "boot"):
         reader.data[key] = value
     else:
         knobs = defs.parse_knobs((ROOT / "base" / "knobs.def").read_text())
         if key not in knobs:
-            legal = [*knobs.by_name, "pairs", "order", "minimum_effect", "retries", "title", "boot",
+            legal = [*knobs.by_name, "pairs", "order", "minimum_effect", "pace", "retries", "title", "boot",
                      *(f"machine.{known}" for known in _MACHINE)]
             raise HayloftError(f"--set {key}={value}: unknown key{did_you_mean(key, legal)}")
         words = [word for word in str(reader.data.get("boot", "")).split() if word.partition("=")[0] != key]

@@ -143,7 +143,7 @@ def start(path, out=None, settings=()):
         "machine": specs[0].describe(), "machines": [spec.describe() for spec in specs],
         "arms": arms, "reference": next(iter(arms)), "points": experiment.points, "pairs": experiment.pairs,
         "looks": experiment.looks, "order_kind": experiment.order, "order": [], "retries": experiment.retries,
-        "minimum_effect": experiment.minimum_effect, "published": experiment.published, "images": {},
+        "minimum_effect": experiment.minimum_effect, "pace": experiment.pace, "published": experiment.published, "images": {},
         "arm_images": {}, "seed": seed, "settings": dict(settings), "skipped": [],
         "warnings": _warnings(experiment, specs, arms), "state": "running"}
     run = store.create(out, experiment.name, experiment.source, info)

@@ -1,0 +1,49 @@
+"""The tables in docs/STATISTICS.md are what the simulation gives, and they keep the promises made beside them."""
+
+import os
+import re
+from pathlib import Path
+
+import characteristics as c
+import pytest
+
+LONG = bool(os.environ.get("HAYLOFT_LONG"))
+PAGE = (Path(__file__).parents[2] / "docs" / "STATISTICS.md").read_text()
+# In every run of the tests the rows that cost least; all of them on demand.
+ALIKE = [row for row in c.alike_rows() if LONG or row.pairs == 4]
+EFFECT = [row for row in c.effect_rows() if LONG or (row.pairs == 6 and row.effect == 2.0)]
+
+
+@pytest.mark.parametrize("row", ALIKE, ids=repr)
+def test_alike_arms(row):
+    assert c.alike_line(row, c.alike(row)) in PAGE
+
+
+@pytest.mark.parametrize("row", EFFECT, ids=repr)
+def test_an_effect(row):
+    assert c.effect_line(row, c.found(row)) in PAGE
+
+
+def test_the_page_has_every_row_once():
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| (heavy|two|a drift|15 %|both)", line)]
+    assert len(lines) == len(set(lines)) == len(c.alike_rows()) + len(c.effect_rows())
+
+
+def rows_of(head):
+    table = PAGE.split(head)[1].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
+
+
+def test_at_most_one_run_in_twenty_claims_anything():
+    """2000 runs: a true rate of 5 % shows more than 6.5 % once in a thousand times."""
+    for noise, pairs, scheme, minimum, claims in rows_of(c.ALIKE_HEAD):
+        assert float(claims) <= 6.5, (noise, pairs, scheme, minimum)
+
+
+def test_what_six_pairs_and_thirty_find():
+    cells = {(noise, effect, pairs): (float(right), float(wrong))
+             for noise, effect, pairs, right, wrong, *_ in rows_of(c.EFFECT_HEAD)}
+    for noise in c.NOISE.values():
+        assert cells[noise, "2.00", "6"][0] == 100.0
+        assert cells[noise, "1.25", "30"][0] >= 95.0
+    assert all(wrong == 0 for _, wrong in cells.values())
