@@ -185,12 +185,13 @@ TESTS = {
     'x86_memory': ['arch/x86_64/memory_hosted.S'],
 }
 
-# libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base and the hosted platform.
+# libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base, the ground it stands on included.
 FUZZ = {
-    'cobs_cbor': [],
-    'knobs': [],
-    'multiboot2': ['arch/x86_64/multiboot2.c'],
-    'acpi': ['arch/x86_64/acpi.c'],
+    'cobs_cbor': ARCH_HOST,
+    'heap': SYNC + MM + ['tests/host/shadow.c', 'tests/host/sim_plat.c'],
+    'knobs': ARCH_HOST,
+    'multiboot2': ['arch/x86_64/multiboot2.c'] + ARCH_HOST,
+    'acpi': ['arch/x86_64/acpi.c'] + ARCH_HOST,
 }
 
 # -- flags ----------------------------------------------------------------------------------------------------
@@ -411,7 +412,7 @@ def write_rivals(n, host):
 
 def write_fuzz(n):
     v = Variant(n, 'fuzz', HOSTED + COMMON + DEBUG + FUZZER, 'arch/host')
-    out = [v.program(f'fuzz_{name}', [f'tests/host/fuzz_{name}.c'], BASE, extra, ARCH_HOST,
+    out = [v.program(f'fuzz_{name}', [f'tests/host/fuzz_{name}.c'], BASE, extra,
                      link='-fuse-ld=lld $flags_fuzz') for name, extra in FUZZ.items()]
     n.build('fuzz', 'phony', out)
     return out

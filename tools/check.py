@@ -249,7 +249,7 @@ def step_fuzz(options):
         if options.only and options.only not in name:
             continue
         result.add(fuzz_floor(name, floors[name], LOGS / f'floor_{name}'))
-        result.add(fuzz_explore(name, 600 if options.long else 2, LOGS / f'corpus_{name}'))
+        result.add(fuzz_explore(name, 600 if options.long else floors[name].get('explore', 2), LOGS / f'corpus_{name}'))
     return result
 
 

@@ -1,0 +1,734 @@
+/* fuzz_heap.c: any bytes as a machine, its boot arguments and a program of allocator calls by several
+ * CPUs, every call held against a model of its users (shadow.h).
+ *
+ * The first bytes choose knobs, memory (one range or two), CPUs, and how many calls come before the
+ * CPUs have their tables. Then each byte is a call: its kind, the CPU that makes it, and what it
+ * needs from the bytes that follow. What must hold, always:
+ *   - a block overlaps no other, lies on its boundary, and keeps what was written to it;
+ *   - each cache has as many objects in use as the model, and balances; the statistics agree;
+ *   - NULL comes only when nothing is left that this CPU could have had: no parked page, no free
+ *     block that is large enough, nothing in its arrays, no empty slab;
+ *   - a bad free is refused, counted once, with a kind that fits, and changes nothing;
+ *   - at the end everything goes back: the buddy has every page but those of the tables.
+ *
+ * One thread plays all CPUs in turn (sim_plat.c), so races are not its business; order is. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "shadow.h"
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+#define AREA_BYTES ((size_t)10 << 20)
+#define TYPED      6u
+#define STALE      16u
+#define BULK_MOST  70u
+
+static struct {
+    const u8 *in, *end;
+    struct heap *h;
+    struct shadow s;
+    struct knobs knobs;
+    unsigned cpus; /* that it will have */
+    struct kmem_cache *typed[TYPED];
+    u64 constructed, destructed;
+    void *stale[STALE];
+    unsigned stale_at;
+    u64 pages_at_start, tables; /* pages; tables: what the heap keeps for itself since */
+    u8 seed;
+    unsigned reports;
+    struct badfree_report report;
+} z;
+
+static u8 take(void)
+{
+    return z.in < z.end ? *z.in++ : 0;
+}
+
+static u32 take16(void)
+{
+    u32 low = take();
+
+    return low | (u32)take() << 8;
+}
+
+/* -- the machine -- */
+
+static char *area(void)
+{
+    static char *at;
+
+    if (!at) {
+        size_t align = PAGE_SIZE << MAX_ORDER;
+        char *p = mmap(NULL, AREA_BYTES + align, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        MUST(p != MAP_FAILED);
+        at = (char *)round_up((uintptr_t)p, (uintptr_t)align);
+    }
+    return at;
+}
+
+static void choose_knobs(struct knobs *k)
+{
+    static const char *const limits[] = {"8/8/6/4/3/2", "1/1/1/1/1/1", "32/32/32/32/32/32",
+                                         "3/1/2/1/5/1"};
+    static const u64 objects[] = {32, 1, 2, 256}, bytes[] = {16384, 0, 1048576, 5000};
+    static const u64 partial[] = {5, 0, 1, 1000};
+    struct knob_refusals r;
+    u8 a = take(), b = take(), c = take();
+
+    MUST(knobs_parse(k, "", true, &r));
+    k->front = a & 1 ? V_front_none : V_front_bounded;
+    k->owner = a & 2 ? V_owner_lock : V_owner_tag;
+    k->pcp = a & 4 ? V_pcp_off : V_pcp_on;
+    k->objstate = (enum knob_value)(V_objstate_header + (a >> 3 & 3) % 3);
+    k->poison = (enum knob_value)(V_poison_off + (a >> 5 & 3) % 3);
+    k->lock = a & 128 ? V_lock_mcs : V_lock_tas;
+    k->stats_slab = (enum knob_value)(V_stats_slab_global + (b & 3) % 3);
+    k->stats_large = (enum knob_value)(V_stats_large_global + (b >> 2 & 3) % 3);
+    k->slab_min_partial = partial[b >> 4 & 3];
+    strcpy(k->pcp_limits, limits[b >> 6]);
+    k->bounded_objects = objects[c & 3];
+    k->bounded_bytes = bytes[c >> 2 & 3];
+    z.cpus = 1 + (c >> 4 & 3);
+}
+
+static void on_badfree(const struct badfree_report *r)
+{
+    z.report = *r;
+    z.reports++;
+}
+
+static bool boot(void)
+{
+    struct mem_range r[2];
+    u64 need, pages;
+    u8 shape, hole;
+
+    memset(z.typed, 0, sizeof(z.typed));
+    memset(z.stale, 0, sizeof(z.stale));
+    z.stale_at = z.reports = 0;
+    z.tables = z.constructed = z.destructed = 0;
+    z.seed = 0;
+    host_cpu_id = 0;
+    host_cpu_number = 1;
+    choose_knobs(&z.knobs);
+    shape = take();
+    hole = take();
+    pages = (AREA_BYTES >> PAGE_SHIFT) - 64 - (u64)(shape >> 2) * 16;
+    r[0] = (struct mem_range){area() + PAGE_SIZE * hole, pages - 256};
+    r[1] = r[0];
+    if (shape & 1) { /* the second is small, and may lie right behind */
+        r[1] =
+            (struct mem_range){(char *)r[0].base + ((pages - 400) << PAGE_SHIFT), 100 + hole / 4};
+        r[0].pages = pages - 400 - (shape & 2 ? hole / 8 : 0);
+    }
+    lockstat_init(&z.knobs, 1, NULL);
+    plat_unpoison(area(), AREA_BYTES);
+    z.h = heap_init(&z.knobs, r, 1 + (shape & 1), &need);
+    if (!z.h)
+        return false;
+    shadow_begin(&z.s, z.h);
+    z.pages_at_start = z.h->buddy[0].pages_free;
+    heap_set_badfree_handler(z.h, on_badfree);
+    return true;
+}
+
+static u64 pages_of(size_t bytes)
+{
+    u64 pages = 1;
+
+    while (pages << PAGE_SHIFT < bytes)
+        pages *= 2;
+    return pages;
+}
+
+static void boot_cpus(void)
+{
+    if (z.h->cpus)
+        return;
+    host_cpu_id = 0;
+    if (!heap_cpus_init(z.h, z.cpus))
+        return; /* short: goes on with the boot rows */
+    z.tables += pages_of(PLAT_CPU_STRIDE * z.cpus);
+    host_cpu_number = z.cpus;
+}
+
+/* -- what every answer is held against -- */
+
+static unsigned order_of(size_t bytes)
+{
+    unsigned order = 0;
+
+    while (PAGE_SIZE << order < bytes)
+        order++;
+    return order;
+}
+
+/* Blocks of that order are short, and everything that this CPU may take back was taken back. */
+static void must_be_short(unsigned order)
+{
+    if (order > MAX_ORDER)
+        return;
+    MUST(pcp_pages(z.h) == 0);
+    for (unsigned k = order; k <= MAX_ORDER; k++)
+        MUST(list_empty(&z.h->buddy[0].free[k]));
+    for (u32 i = 0; i < heap_cache_count(z.h); i++) {
+        struct kmem_cache *c = heap_cache(z.h, i);
+
+        MUST(!c || cache_cpu(c, host_cpu_id)->count == 0);
+        MUST(!c || c->node[0].empties == 0);
+    }
+}
+
+static void must_be_short_of(const struct kmem_cache *c)
+{
+    must_be_short(c->order);
+    MUST(c->node[0].partials == 0);
+}
+
+/* A new block at p for size bytes, by the tag of its frame. */
+static struct block *adopt(u8 *p, size_t size, bool made)
+{
+    u64 tag = frame_tag_load(frame_of(&z.h->frames, p));
+    struct block b = {.p = p, .size = size, .seed = z.seed++, .made = made};
+
+    if (TAG_KIND(tag) == FRAME_SLAB) {
+        b.owner = OWNER_CACHE;
+        b.cache = TAG_CACHE(tag);
+        b.bytes = b.cache->size;
+    } else {
+        MUST(TAG_KIND(tag) == FRAME_LARGE || TAG_KIND(tag) == FRAME_PAGES);
+        b.owner = TAG_KIND(tag) == FRAME_LARGE ? OWNER_LARGE : OWNER_PAGES;
+        b.order = TAG_ORDER(tag);
+        b.bytes = PAGE_SIZE << b.order;
+    }
+    MUST((uintptr_t)p % KMALLOC_ALIGN == 0);
+    MUST(b.owner == OWNER_PAGES || heap_ksize(z.h, p) == b.bytes);
+    return shadow_add(&z.s, b);
+}
+
+static size_t choose_size(void)
+{
+    u8 how = take();
+
+    switch (how & 7) {
+    case 0:
+    case 1:
+    case 2: /* around a class */
+        return (size_t)MAX((int)kmalloc_sizes[take() % KMALLOC_CLASSES] + (how >> 3) % 5 - 2, 1);
+    case 3:
+    case 4:
+        return 1 + take();
+    case 5:
+        return 1 + take16() % 9000;
+    case 6:
+        return 8000 + take16() * (size_t)(1 + (how >> 3));
+    default:
+        return how & 8 ? 0 : ~(size_t)0 >> (how >> 4) * 4;
+    }
+}
+
+static struct block *choose_block(void)
+{
+    return z.s.count ? &z.s.live[take16() % z.s.count] : NULL;
+}
+
+static struct kmem_cache *choose_cache(void)
+{
+    u8 which = take();
+    struct kmem_cache *c = z.typed[which % TYPED];
+
+    return which & 128 && c ? c : &z.h->kmalloc[which % KMALLOC_CLASSES];
+}
+
+static void remember(void *p)
+{
+    z.stale[z.stale_at++ % STALE] = p;
+}
+
+/* -- calls: allocation -- */
+
+static void op_kmalloc(void)
+{
+    size_t size = choose_size(), align = 0;
+    u8 how = take();
+    u8 *p;
+
+    if (how & 1) {
+        align = (size_t)1 << (how >> 1) % 24;
+        p = heap_kmalloc_aligned(z.h, size, align);
+    } else {
+        p = heap_kmalloc(z.h, size);
+    }
+    if (align > PAGE_SIZE << MAX_ORDER || size > PAGE_SIZE << MAX_ORDER) {
+        MUST(!p);
+    } else if (size == 0) {
+        MUST(p == ZERO_SIZE_PTR);
+        MUST(heap_kfree(z.h, p));
+    } else if (p) {
+        MUST(align == 0 || (uintptr_t)p % align == 0);
+        adopt(p, size, false);
+    } else if (align > KMALLOC_ALIGN) {
+        MUST(align < PAGE_SIZE || (must_be_short(order_of(MAX(size, align))), true));
+    } else if (size <= KMALLOC_MAX_SMALL) {
+        must_be_short_of(z.h->by_size[(size - 1) / KMALLOC_ALIGN]);
+    } else {
+        must_be_short(order_of(size));
+    }
+}
+
+static void op_krealloc(void)
+{
+    struct block *b = choose_block(), old;
+    size_t size = choose_size(), align = (size_t)1 << take() % 14;
+    u8 *q;
+
+    if (!b || b->made || b->owner == OWNER_PAGES)
+        return;
+    old = *b;
+    q = align > KMALLOC_ALIGN ? heap_krealloc_aligned(z.h, b->p, size, align)
+                              : heap_krealloc(z.h, b->p, size);
+    if (size == 0) {
+        MUST(q == ZERO_SIZE_PTR);
+        shadow_remove(&z.s, b);
+        return;
+    }
+    if (!q) {
+        MUST(size > old.bytes || (uintptr_t)old.p % align);
+        shadow_check(b, b->size);
+        return;
+    }
+    MUST(align <= KMALLOC_ALIGN || (uintptr_t)q % align == 0);
+    if (size <= old.bytes && (uintptr_t)old.p % MAX(align, (size_t)KMALLOC_ALIGN) == 0)
+        MUST(q == old.p);
+    shadow_remove(&z.s, b);
+    if (q != old.p)
+        remember(old.p);
+    old.p = q;
+    shadow_check(&old, size);
+    adopt(q, size, false);
+}
+
+static bool is_made(const struct kmem_cache *c)
+{
+    return c->ctor != NULL;
+}
+
+static void op_cache_alloc(void)
+{
+    struct kmem_cache *c = choose_cache();
+    u8 *p = kmem_cache_alloc(c);
+
+    if (p)
+        MUST(adopt(p, c->size, is_made(c))->cache == c);
+    else
+        must_be_short_of(c);
+}
+
+static void op_bulk_alloc(void)
+{
+    struct kmem_cache *c = choose_cache();
+    unsigned n = take() % BULK_MOST;
+    void *p[BULK_MOST];
+
+    if (z.s.count + n > SHADOW_BLOCKS)
+        return;
+    if (!kmem_cache_alloc_bulk(c, n, p)) {
+        MUST(n > 0);
+        return; /* what was gathered has gone back: memory need not be short now */
+    }
+    for (unsigned i = 0; i < n; i++)
+        MUST(adopt(p[i], c->size, is_made(c))->cache == c);
+}
+
+static void op_alloc_pages(void)
+{
+    unsigned order = take() % (MAX_ORDER + 2);
+    u8 *p = alloc_pages(z.h, order);
+
+    MUST(!p || order <= MAX_ORDER);
+    if (p) {
+        MUST((uintptr_t)p % (PAGE_SIZE << order) == 0);
+        adopt(p, PAGE_SIZE << order, false);
+    } else {
+        must_be_short(order);
+    }
+}
+
+/* -- calls: frees -- */
+
+static void free_block(struct block *b, u8 how)
+{
+    void *p = b->p;
+    bool good;
+
+    shadow_check(b, b->size);
+    if (b->owner == OWNER_PAGES)
+        good = free_pages(z.h, p, b->order);
+    else if (b->owner == OWNER_LARGE || how % 4 == 0)
+        good = how & 4 ? heap_kfree_bulk(z.h, 1, &p) == 1 : heap_kfree(z.h, p);
+    else if (how % 4 == 1)
+        good = kmem_cache_free_bulk(b->cache, 1, &p) == 1;
+    else
+        good = kmem_cache_free(b->cache, p);
+    MUST(good);
+    shadow_remove(&z.s, b);
+    remember(p);
+}
+
+static void op_free(void)
+{
+    struct block *b = choose_block();
+
+    if (b)
+        free_block(b, take());
+}
+
+static void op_free_many(void)
+{
+    u8 n = take();
+
+    for (unsigned i = 0; i < n && z.s.count; i++)
+        free_block(&z.s.live[(i * 7919u + n) % z.s.count], (u8)i);
+}
+
+static void free_an_object(u8 how)
+{
+    unsigned at = take16();
+
+    for (unsigned i = 0; i < z.s.count; i++) {
+        struct block *b = &z.s.live[(at + i) % z.s.count];
+
+        if (b->owner == OWNER_CACHE)
+            return free_block(b, how);
+    }
+}
+
+/* Takes all memory: what comes next fails, wherever it is in its way. Then perhaps frees a few
+ * objects and asks again: what they leave in an array or a slab is all there is. */
+static void op_hog(void)
+{
+    u8 then = take();
+
+    for (unsigned order = MAX_ORDER + 1; order-- > 0;)
+        while (z.s.count + BULK_MOST < SHADOW_BLOCKS) {
+            u8 *p = alloc_pages(z.h, order);
+
+            if (!p)
+                break;
+            adopt(p, PAGE_SIZE << order, false);
+        }
+    for (unsigned i = 0; i < then % 16; i++)
+        free_an_object((u8)i);
+    if (then % 16)
+        op_alloc_pages();
+}
+
+/* A list for kfree_bulk: live blocks, holes, the same one twice. */
+static void op_bulk_free(void)
+{
+    unsigned n = take() % BULK_MOST, listed = 0, good = 0;
+    bool twice = z.knobs.objstate != V_objstate_off && take() & 1;
+    void *list[BULK_MOST + 2];
+    u64 bad = 0;
+
+    for (unsigned i = 0; i < n && z.s.count; i++) {
+        struct block *b = &z.s.live[(i * 31u + n) % z.s.count];
+
+        if (b->owner == OWNER_PAGES)
+            continue;
+        shadow_check(b, b->size);
+        list[listed++] = b->p;
+        good++;
+        remember(b->p);
+        shadow_remove(&z.s, b);
+    }
+    if (twice && listed) {
+        list[listed++] = list[0];
+        bad = 1;
+    }
+    list[listed++] = NULL;
+    MUST(heap_kfree_bulk(z.h, listed, list) == good + 1);
+    if (bad) { /* at once double; later its slab, or the block, may have gone back */
+        MUST(z.report.kind == BADFREE_double || z.report.kind == BADFREE_free_page);
+        z.s.refused[z.report.kind]++;
+    }
+}
+
+/* -- calls: bad frees, on purpose -- */
+
+static bool free_by(enum door door, void *p, struct kmem_cache *c, unsigned order, u8 how)
+{
+    if (door == DOOR_PAGES)
+        return free_pages(z.h, p, order);
+    if (door == DOOR_CACHE)
+        return how & 1 ? kmem_cache_free_bulk(c, 1, &p) : kmem_cache_free(c, p);
+    if (how & 1)
+        return heap_kfree_bulk(z.h, 1, &p);
+    if (how & 2)
+        return heap_krealloc(z.h, p, how) != NULL;
+    return heap_kfree(z.h, p);
+}
+
+static void must_refuse(enum door door, void *p, struct kmem_cache *c, unsigned order, u8 how,
+                        u32 kinds)
+{
+    unsigned before = z.reports;
+
+    MUST(!free_by(door, p, c, order, how));
+    MUST(z.reports == before + 1);
+    MUST(z.report.address == (uintptr_t)p);
+    MUST(kinds >> z.report.kind & 1);
+    z.s.refused[z.report.kind]++;
+}
+
+static void *choose_address(void)
+{
+    u8 how = take();
+    struct block *b;
+
+    switch (how & 3) {
+    case 0:
+        return z.stale[take() % STALE];
+    case 1:
+        b = choose_block();
+        return b ? b->p + (how & 4 ? take() : take16() * (size_t)16 % b->bytes) : NULL;
+    case 2:
+        return area() + ((size_t)take16() << (how >> 2) % 10);
+    default:
+        return how & 4 ? (void *)&z : (void *)((uintptr_t)0x1234567 << take() % 40);
+    }
+}
+
+/* What the heap cannot know, so a user must not do it: without states, an object that is free
+ * looks like one that is not; and its own tables look like anybody's pages. */
+static bool unknowable(enum door door, const void *p)
+{
+    struct frame *f = frame_of(&z.h->frames, p);
+    u64 tag = f ? frame_tag_load(f) : FRAME_NONE;
+
+    if (shadow_covering(&z.s, p))
+        return false;
+    if (door == DOOR_PAGES)
+        return TAG_KIND(tag) == FRAME_PAGES;
+    return TAG_KIND(tag) == FRAME_SLAB && z.knobs.objstate == V_objstate_off;
+}
+
+static void op_bad_free(void)
+{
+    enum door door = (enum door)(take() % 3);
+    struct kmem_cache *c = choose_cache();
+    unsigned order = take() % (MAX_ORDER + 1);
+    void *p = choose_address();
+    u32 kinds;
+
+    if (p == NULL || p == ZERO_SIZE_PTR || unknowable(door, p) ||
+        shadow_takes(&z.s, door, p, c, order, &kinds))
+        return;
+    MUST(door != DOOR_KFREE || shadow_covering(&z.s, p) || heap_ksize(z.h, p) == 0);
+    must_refuse(door, p, c, order, take(), kinds);
+}
+
+/* The block just freed, again, at once. */
+static void op_double_free(void)
+{
+    struct block *b = choose_block();
+    u32 kinds = (u32)1 << BADFREE_double | (u32)1 << BADFREE_free_page;
+    void *p;
+
+    if (!b || (b->owner == OWNER_CACHE && z.knobs.objstate == V_objstate_off))
+        return;
+    p = b->p;
+    if (b->owner == OWNER_PAGES) {
+        unsigned order = b->order;
+
+        free_block(b, 0);
+        must_refuse(DOOR_PAGES, p, NULL, order, 0, (u32)1 << BADFREE_free_page);
+    } else {
+        free_block(b, take());
+        must_refuse(DOOR_KFREE, p, NULL, 0, take(), kinds);
+    }
+}
+
+__attribute__((no_sanitize("address"), noinline)) static void write_anyway(volatile u8 *p, u8 v)
+{
+    *p = v;
+}
+
+/* A byte behind the object: the free sees it, and takes the object once it is mended. */
+static void op_overrun(void)
+{
+    struct block *b = choose_block();
+    u8 *zone;
+
+    if (!b || b->owner != OWNER_CACHE || z.knobs.poison != V_poison_full)
+        return;
+    zone = b->p + b->cache->size + take() % b->cache->zone;
+    write_anyway(zone, 0);
+    must_refuse(take() & 1 ? DOOR_KFREE : DOOR_CACHE, b->p, b->cache, 0, take() & 1,
+                (u32)1 << BADFREE_corrupt);
+    write_anyway(zone, POISON_REDZONE);
+}
+
+/* -- calls: caches -- */
+
+static void made_ctor(void *p)
+{
+    *(u64 *)p = MADE_MAGIC;
+    z.constructed++;
+}
+
+static void made_dtor(void *p)
+{
+    MUST(*(u64 *)p == MADE_MAGIC);
+    z.destructed++;
+}
+
+static void op_create(void)
+{
+    static const char *const names[TYPED] = {"t0", "t1", "t2", "t3", "t4", "t5"};
+    unsigned i = take() % TYPED, before = heap_cache_count(z.h);
+    u8 how = take();
+    struct kmem_cache_args a = {.name = names[i], .size = 1 + take16() % KMALLOC_MAX_SMALL};
+
+    if (z.typed[i])
+        return;
+    if (how & 1)
+        a.size = a.size % 300 + 1;
+    a.align = how & 2 ? (size_t)1 << (how >> 4) % 13 : 0;
+    if (how & 4)
+        a.ctor = made_ctor, a.dtor = made_dtor;
+    z.typed[i] = kmem_cache_create(z.h, &a);
+    if (heap_cache_count(z.h) > before)
+        z.tables += pages_of(sizeof(struct kmem_cache));
+    if (z.typed[i] && a.align)
+        MUST(z.typed[i]->slot % a.align == 0);
+}
+
+static void destroy(unsigned i)
+{
+    struct kmem_cache *c = z.typed[i];
+    u64 busy = 12345, used;
+
+    if (!c)
+        return;
+    used = z.s.in_use[c->id];
+    host_cpu_id = 0;
+    MUST(kmem_cache_destroy(c, &busy) == (used == 0));
+    MUST(busy == used);
+    if (!used)
+        z.typed[i] = NULL;
+}
+
+static void op_destroy(void)
+{
+    destroy(take() % TYPED);
+}
+
+static void op_shrink(void)
+{
+    struct kmem_cache *c = choose_cache();
+    u64 slabs = c->node[0].slabs;
+
+    MUST(slabs - kmem_cache_shrink(c) >= c->node[0].slabs);
+    MUST(c->node[0].empties == 0);
+    MUST(cache_cpu(c, host_cpu_id)->count == 0);
+}
+
+static void validate(void)
+{
+    struct heap_fault f = {0};
+
+    must(heap_validate(z.h, &f), f.what ? f.what : "heap_validate");
+}
+
+/* -- the program -- */
+
+static void op_small(void)
+{
+    switch (take() & 3) {
+    case 0:
+        heap_drain_this_cpu(z.h);
+        break;
+    case 1:
+        pcp_drain_all(z.h);
+        MUST(pcp_pages(z.h) == 0);
+        break;
+    case 2:
+        validate();
+        break;
+    default:
+        boot_cpus();
+        break;
+    }
+}
+
+/* By the low five bits of its byte; the others say which CPU. */
+static void (*const calls[32])(void) = {
+    op_kmalloc,     op_kmalloc,     op_kmalloc,    op_kmalloc,   op_kmalloc,   op_free,
+    op_free,        op_free,        op_free,       op_krealloc,  op_krealloc,  op_cache_alloc,
+    op_cache_alloc, op_bulk_alloc,  op_bulk_alloc, op_bulk_free, op_bulk_free, op_alloc_pages,
+    op_alloc_pages, op_hog,         op_free_many,  op_free_many, op_bad_free,  op_bad_free,
+    op_bad_free,    op_double_free, op_overrun,    op_create,    op_destroy,   op_shrink,
+    op_small,       op_small,
+};
+
+static void step(void)
+{
+    u8 op = take();
+
+    host_cpu_id = (op >> 5) % host_cpu_number;
+    if (shadow_full(&z.s))
+        free_block(&z.s.live[op], op);
+    calls[op & 31]();
+}
+
+/* Everything goes back, and all pages are there again. */
+static void halt(void)
+{
+    while (z.s.count)
+        free_block(&z.s.live[z.s.count - 1], (u8)z.s.count);
+    shadow_books(&z.s);
+    for (unsigned i = 0; i < TYPED; i++)
+        destroy(i);
+    for (unsigned cpu = 0; cpu < host_cpu_number; cpu++) {
+        host_cpu_id = cpu;
+        heap_drain_this_cpu(z.h);
+    }
+    for (u32 i = 0; i < KMALLOC_CLASSES; i++)
+        kmem_cache_shrink(&z.h->kmalloc[i]);
+    pcp_drain_all(z.h);
+    validate();
+    MUST(z.constructed == z.destructed);
+    MUST(z.h->buddy[0].pages_free + z.tables == z.pages_at_start);
+    host_cpu_id = 0;
+    for (u32 i = 0; i < z.h->caches; i++)
+        if (!z.h->cache[i]->dead)
+            spin_destroy(&z.h->cache[i]->node[0].lock);
+    spin_destroy(&z.h->buddy[0].lock);
+    spin_destroy(&z.h->caches_lock);
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+    unsigned early, steps = 0;
+
+    z.in = data;
+    z.end = data + size;
+    if (!boot())
+        return 0;
+    early = take() % 32;
+    early = early < 24 ? 0 : early;
+    while (z.in < z.end) {
+        if (steps++ == early)
+            boot_cpus();
+        step();
+        if (steps % 4 == 0)
+            shadow_books(&z.s);
+    }
+    halt();
+    return 0;
+}
