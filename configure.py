@@ -40,6 +40,7 @@ BASE = [
 SYNC = [
     'sync/lockrank.c',
     'sync/mcs.c',
+    'sync/rcu.c',
     'sync/register.c',
     'sync/spinlock.c',
 ]
@@ -172,6 +173,7 @@ TESTS = {
     'kmalloc': [],
     'locks': [],
     'pcp': [],
+    'rcu': [],
     'slab': [],
     'telemetry': TELEMETRY + ['kernel/hooks.c', 'kernel/mem_global.c'],
     'base_fmt': [],

@@ -25,6 +25,9 @@ NODISCARD bool host_timer_start(u64 period_ns, void (*fn)(void *arg), void *arg)
 /* What a panic adds to its line on the console: fn gets the return addresses of the panicking
  * thread. It may allocate nothing and take no lock. One handler; NULL takes it away. */
 void host_panic_handler_set(void (*fn)(const struct panic_info *info, const u64 *addr, unsigned n));
+/* fn(true): the calling CPU has no work from here on, or sleeps; fn(false): it goes on. Outside any
+ * lock. Set before other CPUs exist; one handler. */
+void host_idle_handler_set(void (*fn)(bool idle));
 /* The function of this program that addr is in, or NULL; *offset gets the distance from its
  * start. */
 const char *host_symbol(u64 addr, u64 *offset);

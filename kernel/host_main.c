@@ -104,6 +104,17 @@ static void on_timer(void *arg)
         telemetry_tick(cpu);
 }
 
+/* A CPU without a job, or asleep, holds up no grace period. Its callbacks wait for its next job. */
+static void cpu_idle(bool idle)
+{
+    if (idle) {
+        rcu_quiescent();
+        rcu_idle_enter();
+    } else {
+        rcu_idle_exit();
+    }
+}
+
 /* -- bring-up, CPU 0 --------------------------------------------------------------------------- */
 
 static void make_heap(void)
@@ -180,8 +191,10 @@ void host_entry(struct bootinfo *info)
     host_panic_handler_set(send_panic);
     read_arguments();               /* before anything whose shape a knob decides */
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
-    make_heap();                    /* one CPU's worth, every front end bypassed */
-    provoke_at(PROVOKE_EARLY);      /* the CPUs are known, their rows are not made */
+    rcu_init();                     /* whoever frees may defer it from now on */
+    host_idle_handler_set(cpu_idle);
+    make_heap();               /* one CPU's worth, every front end bypassed */
+    provoke_at(PROVOKE_EARLY); /* the CPUs are known, their rows are not made */
     make_heap_cpus(info->cpus_found);
     make_lock_rows(info->cpus_found);
     provoke_at(PROVOKE_EARLY);    /* rows made, only CPU 0 counted */

@@ -43,15 +43,21 @@ static void deadline_check(const void *regs)
 
 void kernel_tick(const void *regs)
 {
+    bool idle = rcu_irq_enter();
+
     kernel_count(CPU_ticks, 1);
     sched_tick();
     deadline_check(regs);
+    rcu_tick();
     telemetry_tick(plat_cpu_id());
+    if (idle)
+        rcu_idle_enter();
 }
 
 void kernel_ipi(enum machine_ipi kind, const void *regs)
 {
     unsigned cpu = plat_cpu_id();
+    bool idle = rcu_irq_enter();
 
     (void)regs;
     kernel_count(CPU_ipis, 1);
@@ -59,6 +65,8 @@ void kernel_ipi(enum machine_ipi kind, const void *regs)
         sched_kicked();
     else
         __atomic_store_n(&tests_taken[cpu].count, tests_taken[cpu].count + 1, __ATOMIC_RELEASE);
+    if (idle)
+        rcu_idle_enter();
 }
 
 void kernel_irq_exit(void)

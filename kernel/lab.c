@@ -88,6 +88,39 @@ static void plant_badfree(void)
         (void)kfree(p);
 }
 
+/* -- a CPU that holds up a grace period -- */
+
+static u32 silent_events; /* atomic */
+
+static void silent_event(unsigned cpu, u64 cycles)
+{
+    u64 ms = cycles / (plat_cycles_hz() / 1000);
+    char text[100];
+
+    fmt(text, sizeof(text), "CPU %u has passed no quiescent state for %llu ms: memory waits for it",
+        cpu, (unsigned long long)ms);
+    klog("%s", text);
+    telemetry_event("warning", text,
+                    (const struct telemetry_value[]){{"cpu", cpu}, {"ms", (i64)ms}}, 2);
+    __atomic_fetch_add(&silent_events, 1, __ATOMIC_RELEASE);
+}
+
+/* provoke=silent: CPU 0 stays in a read section until it is named, while others wait. */
+static void be_silent(void *arg)
+{
+    u64 until = plat_cycles() + plat_cycles_hz() * 20;
+
+    (void)arg;
+    if (plat_cpu_id() != 0) {
+        synchronize_rcu();
+        return;
+    }
+    rcu_read_lock();
+    while (plat_cycles() < until && !__atomic_load_n(&silent_events, __ATOMIC_ACQUIRE))
+        plat_relax();
+    rcu_read_unlock();
+}
+
 /* -- checks around the tests -- */
 
 static void check_validate(const char *when)
@@ -216,6 +249,8 @@ static bool session(void)
         return false;
     if (provoke_is("badfree"))
         plant_badfree();
+    if (provoke_is("silent"))
+        plat_run_on_cpus(plat_all_cpus(), be_silent, NULL);
     if (knobs.kbench && !run_tests())
         return false;
     if (!check_all("after"))
@@ -247,6 +282,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
         return refuse();
     provoke_at(PROVOKE_LAB);
     heap_set_badfree_handler(kheap, badfree_event);
+    rcu_set_silent_handler(silent_event);
     telemetry_schema();
     telemetry_announce();
     name_tests();

@@ -153,6 +153,7 @@ void kernel_entry(struct bootinfo *info)
     check_memory();                    /* what is refused here needs no heap to be said */
     sched_init();                      /* the scheduler's locks, before a lock's row has a number */
     lockstat_init(&knobs, 1, NULL);    /* the lock algorithm, before any lock is fought over */
+    rcu_init();                        /* whoever frees may defer it from now on */
     make_heap();                       /* one CPU's worth, every front end bypassed */
     provoke_absent_cpu(info);          /* before anybody counts what the firmware listed */
     limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);

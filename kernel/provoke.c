@@ -18,6 +18,7 @@
  *                and crashed in that window
  *   early-panic  a panic when there is a heap but no CPU table yet
  *   absent-cpu   the firmware lists a CPU that does not exist: the boot must go on and name it
+ *   silent              a CPU holds up a grace period (lab.c)
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
  * Locking: none. Contexts: thread, or boot, by stage. */
@@ -52,8 +53,8 @@ static int cpu_of(const char *text, const char *what)
 bool provoke_valid(const char *text)
 {
     static const char *const plain[] = {
-        "none",        "nested",      "trap",    "overflow",  "hang",  "hang-off",
-        "early-alloc", "early-panic", "badfree", "selfcheck", "flood",
+        "none",        "nested",      "trap",    "overflow",  "hang",   "hang-off",
+        "early-alloc", "early-panic", "badfree", "selfcheck", "silent", "flood",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {

@@ -90,10 +90,15 @@ void sched_switch_locked(struct cpu *c)
         return;
 
     kernel_count(CPU_switches, 1);
-    if (prev == c->idle)
+    if (prev == c->idle) {
         idle_charge(c, false);
-    else if (next == c->idle)
+        rcu_idle_exit();
+    } else if (next == c->idle) {
         idle_charge(c, true);
+        rcu_idle_enter();
+    } else {
+        rcu_context_switch();
+    }
     machine_context_switch(&prev->sp, next->sp);
     sched_finish_switch();
 }
@@ -280,6 +285,7 @@ void sched_enter(unsigned cpu)
     c->slice_end = plat_cycles() + slice_cycles;
     spin_unlock(&c->lock);
     idle_charge(c, true);
+    rcu_idle_enter();
     machine_tick_set(TICK_HZ);
     machine_context_switch(&boot_sp, c->idle->sp);
     machine_halt();

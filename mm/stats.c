@@ -153,6 +153,7 @@ static void large_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
     out[GLOBAL_large_bytes] = in > gone ? in - gone : 0;
 }
 
+    out[GLOBAL_rcu_backlog] = rcu_backlog();
 void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
 {
     u64 bad = 0;

@@ -1,4 +1,4 @@
-/* sync.h: the door of sync/. Spinlocks that know their class, owner and statistics.
+/* sync.h: the door of sync/. Spinlocks that know their class, owner and statistics; RCU (rcu.h).
  *
  * Algorithms (boot choice lock=): tas, ticket, mcs. Every lock is registered and has an id;
  * statistics are kept per instance and CPU, and written only by the holder after it got the lock,
@@ -13,6 +13,7 @@
 #include "../base/check.h"
 #include "../base/counters.h"
 #include "../base/knobs.h"
+#include "rcu.h"
 
 enum lock_class {
 #define LOCKCLASS(name, doc) LOCKCLASS_##name,

@@ -31,6 +31,19 @@ __thread unsigned host_cpu_id;
 unsigned host_cpu_number = 1;
 bool host_crowded;
 
+static void (*idle_handler)(bool idle); /* written before the second CPU runs, or between tests */
+
+static void idle(bool on)
+{
+    if (idle_handler && host_cpu_id < MAX_CPUS)
+        idle_handler(on);
+}
+
+void host_idle_handler_set(void (*fn)(bool idle))
+{
+    idle_handler = fn;
+}
+
 struct job {
     void (*fn)(void *arg);
     void *arg;
@@ -84,8 +97,10 @@ static void *cpu_main(void *arg)
         waiting &= ~me;
         job = current;
         pthread_mutex_unlock(&mutex);
+        idle(false);
         meet(job);
         job->fn(job->arg);
+        idle(true);
         pthread_mutex_lock(&mutex);
         running &= ~me;
         if (!running)
@@ -115,11 +130,13 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
         fn(arg);
     }
     if (others) {
+        idle(true);
         pthread_mutex_lock(&mutex);
         while (running)
             pthread_cond_wait(&done, &mutex);
         current = NULL;
         pthread_mutex_unlock(&mutex);
+        idle(false);
     }
 }
 
@@ -254,8 +271,10 @@ void plat_sleep_ns(u64 ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
+    idle(true);
     while (nanosleep(&t, &t) != 0 && errno == EINTR)
         ;
+    idle(false);
 }
 
 struct timer {

@@ -9,7 +9,8 @@
  * back after they are closed: cpu_data, setup, teardown. That memory is not claimed.
  *
  * To add one: a file with a run function, a line in tests.c, a name in configure.py. The function
- * allocates nothing that it does not claim, prints nothing and takes no lock of its own.
+ * allocates nothing that it does not claim, prints nothing and takes no lock of its own. Its loop
+ * passes a quiescent state (RCU) in bench_more(), bench_meet() and bench_relax().
  *
  * Locking: none; each CPU writes its own struct bench_cpu. Contexts: thread. */
 #ifndef KERNEL_BENCH_H
@@ -147,6 +148,13 @@ void bench_start(struct bench_round *round, struct bench_cpu *me);
  * the same, whether there is time (or, under kbench.ops, work) for another batch. */
 bool bench_meet(struct bench_round *round, struct bench_cpu *me);
 
+/* A turn of a loop that waits for another CPU: it holds up no grace period. */
+static ALWAYS_INLINE void bench_relax(void)
+{
+    rcu_quiescent();
+    plat_relax();
+}
+
 /* How many operations to do before bench_more() is asked. */
 static ALWAYS_INLINE u64 bench_batch(const struct bench_round *round)
 {
@@ -158,6 +166,7 @@ static ALWAYS_INLINE u64 bench_batch(const struct bench_round *round)
 static ALWAYS_INLINE bool bench_more(const struct bench_round *round, struct bench_cpu *me)
 {
     me->operations += bench_batch(round);
+    rcu_quiescent();
     return !round->ops && plat_cycles() < me->stop_at;
 }
 
@@ -171,6 +180,7 @@ static ALWAYS_INLINE bool bench_more_of(const struct bench_round *round, struct 
                                         u64 done)
 {
     me->operations += done;
+    rcu_quiescent();
     return round->ops ? me->operations < round->ops : plat_cycles() < me->stop_at;
 }
 

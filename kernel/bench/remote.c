@@ -32,7 +32,7 @@ static ALWAYS_INLINE void hand_over(struct bench_round *round, unsigned from, un
         *next = at + 1 == to ? from : at + 1;
         if (ring_put(round->data[at], p))
             return;
-        plat_relax();
+        bench_relax();
     }
 }
 
@@ -88,7 +88,7 @@ static void take(struct bench_round *round, struct bench_cpu *me, unsigned from,
         for (unsigned at = from; at < to; at++)
             open |= take_some(me, round->data[at], &taken);
         if (!taken)
-            plat_relax();
+            bench_relax();
     }
     bench_stop(me);
 }

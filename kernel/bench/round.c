@@ -23,7 +23,7 @@ void bench_start(struct bench_round *round, struct bench_cpu *me)
                          plat_cycles() + plat_cycles_hz() / 1000000 * START_DELAY_US,
                          __ATOMIC_RELEASE);
     while ((start = __atomic_load_n(&round->start_at, __ATOMIC_ACQUIRE)) == 0)
-        plat_relax();
+        bench_relax();
     while (plat_cycles() < start)
         plat_relax();
     me->stop_at = start + round->duration;
@@ -46,7 +46,7 @@ bool bench_meet(struct bench_round *round, struct bench_cpu *me)
         __atomic_store_n(&round->turn, turn, __ATOMIC_RELEASE);
     }
     while (__atomic_load_n(&round->turn, __ATOMIC_ACQUIRE) != turn)
-        plat_relax();
+        bench_relax();
     return __atomic_load_n(&round->more, __ATOMIC_RELAXED);
 }
 

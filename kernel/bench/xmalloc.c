@@ -29,7 +29,7 @@ static bool hand_batch(struct bench_cpu *me, struct ring *to, struct ring *from,
             return false;
         while (!ring_put(to, p)) {
             take_waiting(me, from);
-            plat_relax();
+            bench_relax();
         }
     }
     return true;
@@ -55,7 +55,7 @@ void xmalloc_run(const struct bench_test *test, struct bench_round *round, struc
     do {
         closed = ring_closed(from);
         take_waiting(me, from);
-        plat_relax();
+        bench_relax();
     } while (!closed);
     bench_stop(me);
 }

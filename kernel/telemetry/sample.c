@@ -21,7 +21,7 @@
 #include "../../base/string.h"
 
 #define MAX_CACHES     64u
-#define ROW_MAX        32u  /* values in a row of any scope */
+#define ROW_MAX        64u  /* values in a row of any scope */
 #define TIMED_HZ_MAX   4u   /* samples a second inside timed sections */
 #define TOKENS_MIN     96   /* bytes without which a sample is not worth its frame */
 #define BURST_MIN      256u /* a bucket holds a second's worth, or this */
@@ -84,10 +84,11 @@ static bool known(const bool *flag)
 static bool row_of_cpu(struct row *row, const struct sent *sent, unsigned cpu)
 {
     const u64 *ours = kernel_cpu_row(cpu), *heap = heap_cpu_row(kheap, cpu);
+    const u64 *rcu = rcu_cpu_row(cpu);
 
     for (unsigned i = 0; i < NR_CPU_COUNTERS; i++)
         row->values[i] = counter_read(&ours[i]) + (heap ? counter_read(&heap[i]) : 0) +
-                         telemetry_cpu_value(cpu, i);
+                         counter_read(&rcu[i]) + telemetry_cpu_value(cpu, i);
     row->scope = SCOPE_cpu;
     row->instance = cpu;
     row->cpu = cpu;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../sync/sync.h"
 #include "test.h"
 
 #define PANIC_STATUS 100 /* + kind: the exit status of a child that panicked */
@@ -54,6 +55,15 @@ void test_failed_text(const char *file, int line, const char *text, const char *
 {
     if (count_failure())
         printf("%s:%d: expected %s, got \"%s\" and \"%s\"\n", file, line, text, a, b);
+}
+
+/* As kernel/host_main.c does, but that callbacks wait for a test to let them run. */
+static void cpu_idle(bool idle)
+{
+    if (idle)
+        rcu_idle_enter();
+    else
+        rcu_idle_exit();
 }
 
 void host_test_cpus(unsigned n)
@@ -173,6 +183,8 @@ int main(int argc, char **argv)
     unsigned passed = 0, failed = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
+    rcu_init();
+    host_idle_handler_set(cpu_idle);
     for (int i = 1; i + 1 < argc; i++) {
         if (!strcmp(argv[i], "--seed")) {
             seed = strtoull(argv[i + 1], NULL, 0);

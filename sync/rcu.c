@@ -1,0 +1,379 @@
+/* rcu.c: grace periods by quiescent states.
+ *
+ * The idea: a read section disables preemption, so a CPU that passes a moment outside any (a
+ * quiescent state) has left all that it was in before. A grace period begins by noting which CPUs
+ * are awake; each strikes itself off at its next quiescent state; when nobody is left, whoever was
+ * reading at the beginning has stopped. One grace period runs at a time. Who comes while one runs
+ * waits for the next, since the current one may have begun before what it took away was gone.
+ *
+ *   callbacks of a CPU: next (asked for nothing yet) → wait (for the end of wait_for) → ready → run
+ *
+ * Quiescent states: a context switch, a tick outside a read section, rcu_quiescent() in a loop, and
+ * being idle. An idle CPU says so once (`awake`) and is not asked any more: it may have no tick.
+ * An interrupt that finds its CPU idle wakes it for its own length.
+ *
+ * Nobody waits for a grace period on an allocation path. A grace period that a CPU has held up for
+ * a second is told, once, by whoever notices (docs/RACES.md 2.12 to 2.14 has the reasoning).
+ *
+ * It deliberately does not: expedite, wake idle CPUs for their callbacks (a tick, or the next job,
+ * does), or move callbacks between CPUs.
+ *
+ * Locking: `rcu` (class rcu, a leaf) guards the state of the grace period; it is taken once a CPU
+ * and grace period. A CPU's lists are its own, interrupts off. Callbacks run without the lock.
+ * Contexts: see rcu.h. */
+#include "sync.h"
+
+#define RUN_AT_MOST 32u /* callbacks at one quiescent state: a tick has other things to do */
+
+struct rcu_cpu rcu_cpus[MAX_CPUS];
+u64 rcu_started; /* written under the lock */
+
+static struct {
+    struct spinlock lock;
+    /* under lock */
+    u64 wanted;  /* somebody waits for grace periods up to this one */
+    u64 holding; /* CPUs that have not passed a quiescent state since the current one began; relaxed
+                    reads elsewhere */
+
+    /* atomic; written under lock */
+    u64 completed;
+    u64 began; /* cycles */
+
+    u64 told; /* atomic: the grace period whose silent CPUs were named last */
+    void (*silent)(unsigned cpu, u64 cycles); /* atomic */
+} rcu;
+
+/* -- lists -- */
+
+static void list_reset(struct rcu_list *l)
+{
+    l->first = NULL;
+    l->tail = &l->first;
+}
+
+static void append(struct rcu_list *l, struct rcu_head *head)
+{
+    head->next = NULL;
+    *l->tail = head;
+    l->tail = &head->next;
+}
+
+static void move_all(struct rcu_list *to, struct rcu_list *from)
+{
+    if (!from->first)
+        return;
+    *to->tail = from->first;
+    to->tail = from->tail;
+    list_reset(from);
+}
+
+static struct rcu_head *pop(struct rcu_list *l)
+{
+    struct rcu_head *head = l->first;
+
+    if (!head)
+        return NULL;
+    l->first = head->next;
+    if (!l->first)
+        l->tail = &l->first;
+    return head;
+}
+
+static struct rcu_cpu *mine(void)
+{
+    return &rcu_cpus[plat_cpu_id()];
+}
+
+static void queued_add(struct rcu_cpu *c, u64 n)
+{
+    __atomic_store_n(&c->queued, c->queued + n, __ATOMIC_RELAXED);
+}
+
+/* -- grace periods; the lock is held, and this CPU is in a quiescent state -- */
+
+/* False if nobody needs to be waited for. */
+static bool begin_locked(void)
+{
+    unsigned cpus = plat_cpu_count(), me = plat_cpu_id();
+    u64 holding = 0;
+
+    /* First the number, then the look at who is idle: a CPU that wakes up unseen reads the number
+     * after it has said that it is awake, and so everything that came before the number. */
+    __atomic_store_n(&rcu_started, rcu_started + 1, __ATOMIC_SEQ_CST);
+    for (unsigned i = 0; i < cpus; i++)
+        if (i != me && __atomic_load_n(&rcu_cpus[i].awake, __ATOMIC_SEQ_CST))
+            holding |= (u64)1 << i;
+    __atomic_store_n(&rcu.holding, holding, __ATOMIC_RELAXED);
+    __atomic_store_n(&rcu.began, plat_cycles(), __ATOMIC_RELAXED);
+    rcu_cpus[me].seen = rcu_started;
+    return holding != 0;
+}
+
+static void count_end(void)
+{
+    u64 *ctr = mine()->ctr, now = plat_cycles();
+    u64 took = now > rcu.began ? now - rcu.began : 0;
+
+    plat_counter_add(&ctr[CPU_rcu_grace_periods], 1);
+    plat_counter_add(&ctr[CPU_rcu_gp_cycles], took);
+    if (took > ctr[CPU_rcu_gp_cycles_max])
+        __atomic_store_n(&ctr[CPU_rcu_gp_cycles_max], took, __ATOMIC_RELAXED);
+}
+
+/* The current one is over; goes on with the next while somebody wants it and it ends at once. */
+static void end_locked(void)
+{
+    for (;;) {
+        count_end();
+        __atomic_store_n(&rcu.completed, rcu_started, __ATOMIC_RELEASE);
+        if (rcu.wanted <= rcu_started || begin_locked())
+            return;
+    }
+}
+
+/* Returns the number of a grace period that begins after this call. */
+static u64 ask_for_one(void)
+{
+    u64 n;
+
+    spin_lock(&rcu.lock);
+    n = rcu_started + 1;
+    rcu.wanted = MAX(rcu.wanted, n);
+    if (rcu.completed == rcu_started && !begin_locked())
+        end_locked();
+    spin_unlock(&rcu.lock);
+    return n;
+}
+
+/* This CPU is, or just was, in a quiescent state. */
+static void report(struct rcu_cpu *c)
+{
+    u64 me = (u64)1 << plat_cpu_id();
+
+    if (__atomic_load_n(&rcu_started, __ATOMIC_SEQ_CST) == c->seen)
+        return;
+    spin_lock(&rcu.lock);
+    if (rcu.holding & me) {
+        __atomic_store_n(&rcu.holding, rcu.holding & ~me, __ATOMIC_RELAXED);
+        if (!rcu.holding)
+            end_locked();
+    }
+    c->seen = rcu_started;
+    spin_unlock(&rcu.lock);
+}
+
+/* -- silence -- */
+
+static void tell_silent(u64 started, u64 age)
+{
+    void (*tell)(unsigned, u64) = __atomic_load_n(&rcu.silent, __ATOMIC_ACQUIRE);
+    u64 told = __atomic_load_n(&rcu.told, __ATOMIC_RELAXED);
+    u64 holding = __atomic_load_n(&rcu.holding, __ATOMIC_RELAXED);
+
+    if (told == started || !__atomic_compare_exchange_n(&rcu.told, &told, started, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    for (; holding; holding &= holding - 1) {
+        plat_counter_add(&mine()->ctr[CPU_rcu_silent], 1);
+        if (tell)
+            tell((unsigned)__builtin_ctzll(holding), age);
+    }
+}
+
+static void look_for_silence(void)
+{
+    u64 began = __atomic_load_n(&rcu.began, __ATOMIC_RELAXED), now;
+    u64 started = __atomic_load_n(&rcu_started, __ATOMIC_RELAXED);
+
+    if (likely(__atomic_load_n(&rcu.completed, __ATOMIC_RELAXED) == started))
+        return;
+    now = plat_cycles();
+    if (unlikely(now > began && now - began > plat_cycles_hz()))
+        tell_silent(started, now - began);
+}
+
+/* -- callbacks; interrupts off -- */
+
+static void run_ready(struct rcu_cpu *c, unsigned most)
+{
+    struct rcu_head *head;
+
+    while (most-- && (head = pop(&c->ready))) {
+        plat_counter_add(&c->ctr[CPU_rcu_run], 1);
+        head->fn(head);
+        queued_add(c, ~(u64)0); /* after it: a backlog of 0 means that all is done */
+    }
+}
+
+static void advance(struct rcu_cpu *c)
+{
+    if (c->wait.first && __atomic_load_n(&rcu.completed, __ATOMIC_ACQUIRE) >= c->wait_for)
+        move_all(&c->ready, &c->wait);
+    if (!c->wait.first && c->next.first) {
+        move_all(&c->wait, &c->next);
+        c->wait_for = ask_for_one();
+    }
+}
+
+static void quiescent_off(struct rcu_cpu *c)
+{
+    ASSERT(c->nesting == 0);
+    report(c);
+    if (c->queued) {
+        advance(c);
+        run_ready(c, RUN_AT_MOST);
+    }
+    look_for_silence();
+}
+
+void rcu_quiescent_slow(void)
+{
+    unsigned long flags = plat_irq_save();
+
+    quiescent_off(mine());
+    plat_irq_restore(flags);
+}
+
+void rcu_tick(void)
+{
+    struct rcu_cpu *c = mine();
+
+    if (likely(c->nesting == 0))
+        quiescent_off(c);
+    else
+        look_for_silence(); /* perhaps it is this CPU */
+}
+
+void rcu_context_switch(void)
+{
+    struct rcu_cpu *c = mine();
+
+    ASSERT(c->nesting == 0);
+    report(c);
+}
+
+void rcu_idle_enter(void)
+{
+    struct rcu_cpu *c = mine();
+
+    ASSERT(c->nesting == 0);
+    /* First the word, then the look at the number: the mirror of begin_locked(). */
+    __atomic_exchange_n(&c->awake, 0, __ATOMIC_SEQ_CST);
+    report(c);
+}
+
+void rcu_idle_exit(void)
+{
+    __atomic_exchange_n(&mine()->awake, 1, __ATOMIC_SEQ_CST);
+    (void)__atomic_load_n(&rcu_started, __ATOMIC_SEQ_CST);
+}
+
+bool rcu_irq_enter(void)
+{
+    if (__atomic_load_n(&mine()->awake, __ATOMIC_RELAXED))
+        return false;
+    rcu_idle_exit();
+    return true;
+}
+
+/* -- writers -- */
+
+void call_rcu(struct rcu_head *head, void (*fn)(struct rcu_head *head))
+{
+    unsigned long flags = plat_irq_save();
+    struct rcu_cpu *c = mine();
+
+    head->fn = fn;
+    append(&c->next, head);
+    queued_add(c, 1);
+    plat_counter_add(&c->ctr[CPU_rcu_queued], 1);
+    plat_irq_restore(flags);
+}
+
+void rcu_call_again(struct rcu_head *head, void (*fn)(struct rcu_head *head))
+{
+    struct rcu_list *l = &mine()->ready;
+
+    ASSERT(plat_irqs_off());
+    head->fn = fn;
+    head->next = l->first;
+    if (!l->first)
+        l->tail = &head->next;
+    l->first = head;
+    queued_add(mine(), 1);
+    plat_counter_add(&mine()->ctr[CPU_rcu_queued], 1);
+}
+
+struct waiter {
+    struct rcu_head head;
+    bool over; /* atomic */
+};
+
+static void waiter_over(struct rcu_head *head)
+{
+    __atomic_store_n(&container_of(head, struct waiter, head)->over, true, __ATOMIC_RELEASE);
+}
+
+void synchronize_rcu(void)
+{
+    struct waiter w = {.over = false};
+
+    call_rcu(&w.head, waiter_over);
+    while (!__atomic_load_n(&w.over, __ATOMIC_ACQUIRE)) {
+        rcu_quiescent();
+        plat_relax();
+    }
+}
+
+/* Its callback is behind all that this CPU was given before. */
+static void wait_here(void *arg)
+{
+    (void)arg;
+    synchronize_rcu();
+}
+
+void rcu_barrier(void)
+{
+    plat_run_on_cpus(plat_all_cpus(), wait_here, NULL);
+}
+
+/* -- init and statistics -- */
+
+void rcu_init(void)
+{
+    for (unsigned i = 0; i < MAX_CPUS; i++) {
+        struct rcu_cpu *c = &rcu_cpus[i];
+
+        CHECK_VALUES(c->queued == 0, i, c->queued);
+        list_reset(&c->next);
+        list_reset(&c->wait);
+        list_reset(&c->ready);
+    }
+    if (!rcu.lock.id)
+        spin_init(&rcu.lock, LOCKCLASS_rcu, "kernel");
+    rcu_idle_exit();
+}
+
+void rcu_set_silent_handler(void (*fn)(unsigned cpu, u64 cycles))
+{
+    __atomic_store_n(&rcu.silent, fn, __ATOMIC_RELEASE);
+}
+
+u64 rcu_backlog(void)
+{
+    u64 sum = 0;
+
+    for (unsigned i = 0; i < plat_cpu_count(); i++)
+        sum += counter_read(&rcu_cpus[i].queued);
+    return sum;
+}
+
+u64 rcu_grace_periods(void)
+{
+    return __atomic_load_n(&rcu.completed, __ATOMIC_ACQUIRE);
+}
+
+const u64 *rcu_cpu_row(unsigned cpu)
+{
+    return rcu_cpus[cpu].ctr;
+}
