@@ -44,7 +44,7 @@ static void *take_one(struct kmem_cache *c, struct cache_cpu *cc)
 
     if (cc->limit == 0)
         return slab_take(c, &obj, 1, true) ? obj : NULL;
-    obj = bounded_refill(c, cc);
+    obj = c->front->refill(c, cc);
     if (obj && !object_allocate(c, obj, c->objstate))
         return object_corrupt(c, obj);
     return obj;
@@ -66,13 +66,10 @@ bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
 {
     struct cache_cpu *cc = cache_cpu_mine(c);
 
-    if (cc->limit == 0) {
+    if (cc->limit == 0)
         slab_put(c, &obj, 1);
-    } else {
-        bounded_spill(c, cc);
-        cc->object[cc->count] = obj;
-        cache_cpu_count(cc, cc->count + 1);
-    }
+    else
+        c->front->put(c, cc, obj);
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
@@ -209,7 +206,9 @@ bool cache_free_refused(struct kmem_cache *c, void *obj)
 
 unsigned cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
 {
-    return bounded_drain(c, cache_cpu(c, cpu));
+    struct cache_cpu *cc = cache_cpu(c, cpu);
+
+    return cc->limit ? c->front->drain(c, cc) : 0;
 }
 
 unsigned kmem_cache_shrink(struct kmem_cache *c)
@@ -240,6 +239,11 @@ static u32 cache_modes(const struct heap *h)
     return mode;
 }
 
+static const struct front_ops *front_chosen(const struct heap *h)
+{
+    return h->front == V_front_bounded ? &front_bounded : NULL;
+}
+
 /* Everything but the place in the table and the CPUs' arrays. */
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a)
 {
@@ -255,9 +259,10 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->dtor = a->dtor;
     c->limit = 0;
     c->batch = 0;
+    c->front = front_chosen(h);
     slab_geometry(c, align);
-    if (h->front == V_front_bounded && !c->ctor)
-        bounded_size(h, c);
+    if (c->front)
+        c->front->size(h, c);
     slab_node_init(&c->node[0], c->name);
 }
 

@@ -1,6 +1,6 @@
 /* front_bounded.c: the bounded front end (front=bounded): one array of objects for each CPU and
  * cache, limited in objects and in bytes, exchanged with the slabs in batches of half the limit.
- * The fast paths, a pop and a push, are in cache.c.
+ * The fast paths, a pop and a push, are in fast_impl.h.
  *
  * A refill takes one batch into the empty array; a spill gives the coldest batch back and keeps
  * the hottest. Half, because a batch as large as the limit leaves the array empty or full after
@@ -15,7 +15,7 @@
  * interrupts off. */
 #include "objstate_impl.h"
 
-void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
 {
     unsigned got = slab_take(c, cc->object, cc->batch, false);
 
@@ -27,7 +27,7 @@ void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
     return cc->object[got - 1];
 }
 
-void bounded_spill(struct kmem_cache *c, struct cache_cpu *cc)
+static void spill(struct kmem_cache *c, struct cache_cpu *cc)
 {
     u32 batch = cc->batch;
 
@@ -38,7 +38,15 @@ void bounded_spill(struct kmem_cache *c, struct cache_cpu *cc)
     plat_counter_add(&cc->ctr[CACHE_flush_objects], batch);
 }
 
-unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
+static void bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+{
+    if (cc->count >= cc->limit)
+        spill(c, cc);
+    cc->object[cc->count] = obj;
+    cache_cpu_count(cc, cc->count + 1);
+}
+
+static unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
 {
     u32 count = cc->count;
 
@@ -50,28 +58,46 @@ unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
     return count;
 }
 
-void bounded_size(const struct heap *h, struct kmem_cache *c)
+/* -- init, validate, statistics -- */
+
+static void bounded_size(const struct heap *h, struct kmem_cache *c)
 {
     u32 limit = MIN(h->bounded_objects, h->bounded_bytes / c->size);
 
+    if (c->ctor)
+        return;
     c->limit = MAX(limit, 1u);
     c->batch = MAX(c->limit / 2, 1u);
 }
 
-bool bounded_validate(struct kmem_cache *c, struct cache_cpu *cc, struct heap_fault *f)
+static u64 bounded_held(const struct kmem_cache *c)
 {
-    if (cc->count > cc->limit)
-        return heap_fault_set(f, "bounded: more objects than room", cc, c);
-    for (u32 i = 0; i < cc->count; i++) {
-        void *obj = cc->object[i];
-        struct frame *s = frame_of(&c->heap->frames, obj);
+    u64 sum = 0;
 
-        if (!s || frame_tag_load(s) != TAG_SLAB(c))
-            return heap_fault_set(f, "bounded: holds an address that is not this cache's", obj, c);
-        if (object_index(c, object_slab(c, obj), obj) >= c->capacity)
-            return heap_fault_set(f, "bounded: holds an address that is no object", obj, c);
-        if (c->objstate != V_objstate_off && object_found(c, obj) != STATE_WORD(OBJECT_CACHED))
-            return heap_fault_set(f, "bounded: holds an object that is not CACHED", obj, c);
+    for (unsigned i = 0; i < c->heap->cpus; i++)
+        sum += __atomic_load_n(&cache_cpu(c, i)->count, __ATOMIC_RELAXED);
+    return sum;
+}
+
+static bool bounded_validate(struct kmem_cache *c, struct heap_fault *f)
+{
+    for (unsigned cpu = 0; cpu < c->heap->cpus; cpu++) {
+        struct cache_cpu *cc = cache_cpu(c, cpu);
+
+        if (cc->count > cc->limit)
+            return heap_fault_set(f, "bounded: more objects than room", cc, c);
+        for (u32 i = 0; i < cc->count; i++)
+            if (!front_object_validate(c, cc->object[i], f))
+                return false;
     }
     return true;
 }
+
+const struct front_ops front_bounded = {
+    .size = bounded_size,
+    .refill = bounded_refill,
+    .put = bounded_put,
+    .drain = bounded_drain,
+    .held = bounded_held,
+    .validate = bounded_validate,
+};

@@ -204,9 +204,26 @@ struct cache_node {
     u64 free_objects; /* FREE ones, in all its slabs; relaxed reads elsewhere */
 } ALIGNED(CACHE_LINE);
 
+/* What a front end is, off the fast path. Chosen when the cache is made; NULL: the cache has none.
+ * Where a CPU's part (cc) is passed, it is the calling CPU's, interrupts are off and no lock is
+ * held. */
+struct front_ops {
+    /* Sets c->limit and c->batch, each at least 1. */
+    void (*size)(const struct heap *h, struct kmem_cache *c);
+    /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. */
+    void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc);
+    /* Takes a CACHED object; makes room first if there is none. */
+    void (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+    /* Gives everything back to the slabs; how many objects. */
+    unsigned (*drain)(struct kmem_cache *c, struct cache_cpu *cc);
+    u64 (*held)(const struct kmem_cache *c); /* objects, all CPUs; relaxed loads, any context */
+    bool (*validate)(struct kmem_cache *c, struct heap_fault *f); /* at a quiet point */
+};
+
 struct kmem_cache {
     /* fixed after creation */
     struct heap *heap;
+    const struct front_ops *front;
     char *cpu_base; /* cache_cpu of CPU 0, the others PLAT_CPU_STRIDE apart; boot_cpu at first */
     u32 cpu_bytes;  /* of each part, once it is in the heap's region; 0 before */
     u32 mode;       /* enum cache_mode bits */
@@ -353,12 +370,9 @@ void slab_put(struct kmem_cache *c, void *const *obj, unsigned n);
 unsigned slab_shrink(struct kmem_cache *c);
 bool slab_validate(struct kmem_cache *c, struct heap_fault *f);
 
-/* front_bounded.c */
-void bounded_size(const struct heap *h, struct kmem_cache *c);
-NODISCARD void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc);
-void bounded_spill(struct kmem_cache *c, struct cache_cpu *cc);
-unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc);
-bool bounded_validate(struct kmem_cache *c, struct cache_cpu *cc, struct heap_fault *f);
+extern const struct front_ops front_bounded; /* front_bounded.c */
+/* An object that a front end holds must be one of c's, and CACHED. validate.c */
+bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f);
 
 /* cache.c */
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a);

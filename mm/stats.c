@@ -65,20 +65,11 @@ unsigned heap_node_count(const struct heap *h)
     return MAX_NODES;
 }
 
-static u64 front_objects(const struct kmem_cache *c)
-{
-    u64 sum = 0;
-
-    for (unsigned i = 0; i < c->heap->cpus; i++)
-        sum += __atomic_load_n(&cache_cpu(c, i)->count, __ATOMIC_RELAXED);
-    return sum;
-}
-
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 {
     u64 slabs = counter_read(&c->node[0].slabs);
     u64 free = counter_read(&c->node[0].free_objects);
-    u64 front = front_objects(c), capacity = slabs * c->capacity;
+    u64 front = c->limit ? c->front->held(c) : 0, capacity = slabs * c->capacity;
 
     out[CACHE_slabs] = slabs;
     out[CACHE_slab_capacity] = capacity;
@@ -153,7 +144,6 @@ static void large_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
     out[GLOBAL_large_bytes] = in > gone ? in - gone : 0;
 }
 
-    out[GLOBAL_rcu_backlog] = rcu_backlog();
 void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
 {
     u64 bad = 0;
@@ -163,6 +153,7 @@ void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
     for (unsigned i = 0; i < NR_BADFREE_KINDS; i++)
         bad += counter_read(&h->badfree[i]);
     out[GLOBAL_bad_frees] = bad;
+    out[GLOBAL_rcu_backlog] = rcu_backlog();
 }
 
 void cache_balance(const struct kmem_cache *c, struct balance *b)

@@ -6,7 +6,7 @@
  * be all there are.
  *
  * Locking: takes page and cache locks one at a time. Contexts: thread, at a quiet point. */
-#include "mm_impl.h"
+#include "objstate_impl.h"
 
 bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
                     const struct kmem_cache *c)
@@ -63,15 +63,27 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
     return true;
 }
 
+bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f)
+{
+    struct frame *s = frame_of(&c->heap->frames, obj);
+
+    if (!s || frame_tag_load(s) != TAG_SLAB(c))
+        return heap_fault_set(f, "front: holds an address that is not this cache's", obj, c);
+    if (object_index(c, object_slab(c, obj), obj) >= c->capacity)
+        return heap_fault_set(f, "front: holds an address that is no object", obj, c);
+    if (c->objstate != V_objstate_off && object_found(c, obj) != STATE_WORD(OBJECT_CACHED))
+        return heap_fault_set(f, "front: holds an object that is not CACHED", obj, c);
+    return true;
+}
+
 static bool cache_validate(struct kmem_cache *c, struct heap_fault *f)
 {
     struct balance b;
 
     if (!slab_validate(c, f))
         return false;
-    for (unsigned cpu = 0; cpu < c->heap->cpus; cpu++)
-        if (!bounded_validate(c, cache_cpu(c, cpu), f))
-            return false;
+    if (c->limit && !c->front->validate(c, f))
+        return false;
     cache_balance(c, &b);
     if (!b.holds)
         return heap_fault_set(f, "balance: allocations less frees are not what is in use",
