@@ -36,7 +36,7 @@ from typing import Any
 
 import cbor2
 
-from .shapes import BOOT_STREAM, LARGEST, TYPES, wrong_with
+from .shapes import BOOT_STREAM, TYPES, wrong_with
 
 FRAME_MOST = 4094  # bytes between a frame's zeros
 PAYLOAD_MOST = 4000
@@ -51,14 +51,20 @@ _SAMPLE = re.compile(
     rb"\x87\x03(?:[\x00-\x17\x80-\x97]++|[\x18\x98].|[\x19\x99]..|\x1a....|\x1b........)*+",
     re.DOTALL
 )
-_INT = {int}
+# The same for all else that is plain and has no text of 24 bytes or more: bench marks, and most other records.
+_SHORT = re.compile(
+    rb"(?:[\x00-\x17\x20-\x37\x80-\x97\xa0-\xb7\xf4\xf5]++"
+    rb"|[\x18\x38\x98\xb8].|[\x19\x39\x99\xb9]..|[\x1a\x3a].{4}|[\x1b\x3b].{8}|"
+    + b"|".join(b"[\\x%02x\\x%02x].{%d}" % (0x40 + size, 0x60 + size, size) for size in range(24)) + rb")*+",
+    re.DOTALL
+)
 _TEXT = re.compile(rb"[\x20-\x7e\t\r\n\x1b]*")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Record:
-    """One whole record. `boot` counts the boots seen in this stream of bytes; a boot's own file has
-    only boot 0."""
+    """One whole record, never changed after it is made (frozen dataclasses are dear to make). `boot` counts the boots
+    seen in this stream of bytes; a boot's own file has only boot 0."""
 
     type: str
     stream: int
@@ -95,7 +101,7 @@ class Text:
 
 @dataclass(slots=True)
 class _Frame:
-    """One good frame, never changed after it is made (frozen dataclasses are dear to make)."""
+    """One good frame, never changed after it is made."""
 
     type: int
     stream: int
@@ -195,7 +201,7 @@ def _is_plain(payload: bytes) -> bool:
 
 def _load(payload: bytes) -> Any:
     """The one item in this payload. Raises ValueError if it is not one plain item."""
-    if not _SAMPLE.fullmatch(payload) and not _is_plain(payload):
+    if not _SAMPLE.fullmatch(payload) and not _SHORT.fullmatch(payload) and not _is_plain(payload):
         raise ValueError("no plain CBOR")
     source = io.BytesIO(payload)
     try:
@@ -211,17 +217,17 @@ def _frame(payload: bytes, crc: int, offset: int, end: int) -> _Frame:
     item = _load(payload)
     if type(item) is not list or len(item) != 7:
         raise ValueError("no array of 7")
-    head = item[:6]
-    if set(map(type, head)) != _INT or min(head) < 0 or max(head) > LARGEST:
+    kind, stream, seq, time, part, parts, body = item
+    if not type(kind) is type(stream) is type(seq) is type(time) is type(part) is type(parts) is int or (
+            kind < 0 or stream < 0 or seq < 0 or time < 0 or part < 0 or parts < 0):
         raise ValueError("a header field is no unsigned number")
-    kind, stream, _, _, part, parts, body = item
     if stream > BOOT_STREAM:
         raise ValueError(f"stream {stream}")
     if not part < parts <= PARTS_MOST:
         raise ValueError(f"part {part} of {parts}")
     if kind < len(TYPES) and type(body) is not (list if TYPES[kind] == "sample" else dict):
         raise ValueError(f"{TYPES[kind]} has the wrong kind of body")
-    return _Frame(*item, offset, end, crc)
+    return _Frame(kind, stream, seq, time, part, parts, body, offset, end, crc)
 
 
 def _merge(bodies: list) -> Any:
@@ -468,6 +474,10 @@ class Decoder:
     # Parts
 
     def _join(self, state: _Stream, frame: _Frame) -> None:
+        if frame.parts == 1 and not state.parts:
+            if frame.type < len(TYPES):
+                self._deliver(frame, frame, frame.body, 0)
+            return
         if state.parts:
             first = state.parts[0]
             same = first.type == frame.type and first.parts == frame.parts
@@ -484,17 +494,18 @@ class Decoder:
         first, last = frames[0], frames[-1]
         if first.type >= len(TYPES):
             return  # from a newer kernel: skipped, as the protocol says
-        missing = first.parts - len(frames)
-        kind = TYPES[first.type]
         body = first.body if len(frames) == 1 else _merge([frame.body for frame in frames])
+        self._deliver(first, last, body, first.parts - len(frames))
+
+    def _deliver(self, first: _Frame, last: _Frame, body: Any, missing: int) -> None:
+        kind = TYPES[first.type]
         wrong = wrong_with(kind, body)
         if wrong:
             bad = "incomplete" if missing else "shape"
             self._fault(bad, first.offset, last.end - first.offset, first.stream, detail=wrong)
             return
-        seq = first.seq - first.part
-        where = first.offset, last.end, self.boot, missing
-        self._out.append(Record(kind, first.stream, seq, first.time, body, *where))
+        self._out.append(Record(kind, first.stream, first.seq - first.part, first.time, body, first.offset, last.end,
+                                self.boot, missing))
 
 
 def decode_file(path: str | Path, shared_line: bool = False) -> Iterator[Record | Fault | Text]:
