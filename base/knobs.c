@@ -37,18 +37,35 @@ static const struct knob_desc descs[NR_KNOBS] = {
                          .type = TYPE_##type_,                                                     \
                          .where = WHERE_##where_},
 #define VALUE(ident, value, doc)
+#define CONFLICT(what, unless, nearest, why)
 #include "knobs.def"
 #undef KNOB
 #undef VALUE
+#undef CONFLICT
 };
 
 static const struct value_desc values[NR_KNOB_VALUES] = {
     [V_NONE] = {.name = "", .knob = NR_KNOBS},
 #define KNOB(ident, name, type, min, max, def, where, doc)
 #define VALUE(ident, value, doc) [V_##ident##_##value] = {.name = #value, .knob = KNOB_ID_##ident},
+#define CONFLICT(what, unless, nearest, why)
 #include "knobs.def"
 #undef KNOB
 #undef VALUE
+#undef CONFLICT
+};
+
+static const struct conflict {
+    const char *what, *unless, *nearest, *why;
+} conflicts[] = {
+#define KNOB(ident, name, type, min, max, def, where, doc)
+#define VALUE(ident, value, doc)
+#define CONFLICT(what_, unless_, nearest_, why_)                                                   \
+    {.what = what_, .unless = unless_, .nearest = nearest_, .why = why_},
+#include "knobs.def"
+#undef KNOB
+#undef VALUE
+#undef CONFLICT
 };
 
 _Static_assert(NR_KNOBS < 255, "value_desc.knob is a byte");
@@ -390,26 +407,55 @@ bool knobs_list_parse(const char *text, u32 *out, unsigned n, u32 max)
     return true;
 }
 
+/* One condition of a CONFLICT. One that names no knob holds: the list is wrong then, and every boot
+ * says so. */
+static bool holds(const struct knobs *k, struct piece condition)
+{
+    char value[128];
+    struct piece name = {condition.at, 0}, wanted;
+    unsigned id = 0;
+    bool differs;
+
+    while (name.n < condition.n && name.at[name.n] != '=' && name.at[name.n] != '!')
+        name.n++;
+    while (id < NR_KNOBS && !piece_is(name, descs[id].name))
+        id++;
+    if (id == NR_KNOBS)
+        return true;
+    if (name.n == condition.n)
+        return k->set[id];
+    differs = name.at[name.n] == '!';
+    wanted.at = name.at + name.n + 1 + differs;
+    wanted.n = (size_t)(condition.at + condition.n - wanted.at);
+    knob_value_text(k, id, value, sizeof(value));
+    return piece_is(wanted, value) != differs;
+}
+
+static bool all_hold(const struct knobs *k, const char *conditions)
+{
+    for (const char *p = conditions; *p;) {
+        struct piece one = {p, 0};
+
+        while (*p && *p != ' ')
+            p++;
+        one.n = (size_t)(p - one.at);
+        if (!holds(k, one))
+            return false;
+        p += *p == ' ';
+    }
+    return true;
+}
+
 bool knobs_check(const struct knobs *k, struct knob_refusals *r)
 {
     u32 limits[6];
 
-    if (k->overcommit && !k->force && k->lock == V_lock_ticket)
-        contradict(
-            r, "lock=ticket overcommit=1", "lock=tas",
-            "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
-    if (k->overcommit && !k->force && k->lock == V_lock_mcs)
-        contradict(
-            r, "lock=mcs overcommit=1", "lock=tas",
-            "more CPUs than host cores: a queue waits for CPUs that do not run; force=1 insists");
-    if (k->set[KNOB_ID_kbench_ms] && k->kbench_ops)
-        contradict(r, "kbench.ms kbench.ops", "kbench.ms",
-                   "a round ends by time or by operations, not by both");
-    if (k->repeat && !k->kbench)
-        contradict(r, "repeat=1 kbench=0", "kbench=1", "there are no rounds to repeat");
-    if (strcmp(k->provoke, "selfcheck") == 0 && !k->selfcheck)
-        contradict(r, "provoke=selfcheck selfcheck=0", "selfcheck=1",
-                   "there is no self-check to provoke");
+    for (unsigned i = 0; i < ARRAY_SIZE(conflicts); i++) {
+        const struct conflict *c = &conflicts[i];
+
+        if (all_hold(k, c->what) && !(c->unless[0] && all_hold(k, c->unless)))
+            contradict(r, c->what, c->nearest, c->why);
+    }
     if (!knobs_list_parse(k->pcp_limits, limits, ARRAY_SIZE(limits), 32))
         contradict(r, "pcp.limits", "8/8/6/4/3/2", "six numbers from 1 to 32, one an order");
     if (has_empty_name(k->tests))

@@ -15,18 +15,22 @@ enum knob_value {
     V_NONE,
 #define KNOB(ident, name, type, min, max, def, where, doc)
 #define VALUE(ident, value, doc) V_##ident##_##value,
+#define CONFLICT(what, unless, nearest, why)
 #include "knobs.def"
 #undef KNOB
 #undef VALUE
+#undef CONFLICT
     NR_KNOB_VALUES
 };
 
 enum knob_id {
 #define KNOB(ident, name, type, min, max, def, where, doc) KNOB_ID_##ident,
 #define VALUE(ident, value, doc)
+#define CONFLICT(what, unless, nearest, why)
 #include "knobs.def"
 #undef KNOB
 #undef VALUE
+#undef CONFLICT
     NR_KNOBS
 };
 
@@ -37,9 +41,11 @@ enum knob_id {
 struct knobs {
 #define KNOB(ident, name, type, min, max, def, where, doc) KNOB_FIELD_##type(ident, max)
 #define VALUE(ident, value, doc)
+#define CONFLICT(what, unless, nearest, why)
 #include "knobs.def"
 #undef KNOB
 #undef VALUE
+#undef CONFLICT
     bool set[NR_KNOBS]; /* named on the line, so not the default */
 };
 

@@ -254,7 +254,7 @@ def check_defs(files):
                              r'|DERIVED\((?:cpu|cache|lock|node|global), \w+, \w+, '
                              r'(?:contention|hits|barn|churn|none), "[\w +-]+", ".+"\)',
         'base/knobs.def': r'KNOB\(\w+, "[\w.]+", (?:ENUM|UINT|TEXT), \d+, \d+, ".*", (?:all|metal|host), ".+"\)'
-                          r'|VALUE\(\w+, \w+, ".+"\)',
+                          r'|VALUE\(\w+, \w+, ".+"\)|CONFLICT\("[^"]+", "[^"]*", "[^"]+", "[^"]+"\)',
         'base/lockclass.def': r'LOCKCLASS\(\w+, ".+"\)',
         'base/faults.def': r'(?:PANIC_KIND|BADFREE_KIND)\(\w+, ".+"\)',
     }
@@ -271,6 +271,8 @@ def check_defs(files):
             key = key[1:3] if path == 'base/counters.def' else key[:2]
             if path == 'base/knobs.def' and line.startswith('VALUE'):
                 key = tuple(re.findall(r'\w+', line)[:3])
+            if line.startswith('CONFLICT'):
+                key = (line.split('"')[1],)
             if key in seen:
                 yield Finding('def-twice', path, i, f'{" ".join(key)} is already in line {seen[key]}')
             seen[key] = i

@@ -26,6 +26,7 @@ def tool(*words, **options):
     (["resume", "nosuch"], 2, "no such run"), (["report", "/"], 2, "no run.json"), (["replay", "x/01-A"], 2, "boot"),
     (["export", "nosuch"], 2, "no such run"), (["export", "x", "--to", "xls"], 2, "csv"),
     (["boot", "--args", "frnt=none", "--set", "kbench=1"], 2, "--args"),
+    (["boot", "--args", "repeat=1"], 2, "no rounds to repeat"),
     (["boot", "--set", "machine.cpus=0"], 2, "machine.cpus"), (["boot", "--gdb", "--machine", "host"], 2, "gdb"),
     (["knobs", "--image", "/etc/passwd"], 2, "ELF"), (["knobs", "--image", "/nonesuch"], 2, "nonesuch"),
     (["list", "extra"], 2, "extra"),
@@ -104,3 +105,31 @@ def test_a_damaged_list_is_one_line(text):
 def test_a_damaged_package_list_is_one_line(text):
     with pytest.raises(HayloftError):
         doctor.needs(text)
+
+
+# -- the list of knobs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry, word", [
+    ('CONFLICT("lock=mcs frce=1", "", "lock=tas", "why")', "frce"),
+    ('CONFLICT("lock=msc force=1", "", "lock=tas", "why")', "msc"),
+    ('CONFLICT("lock=mcs =1", "", "lock=tas", "why")', "=1"),
+    ('CONFLICT("lock=mcs force=", "", "lock=tas", "why")', "force="),
+    ('CONFLICT("lock=mcs", "forse=1", "lock=tas", "why")', "forse"),
+    ('CONFLICT("lock=mcs", "", "why")', "4 arguments"),
+])
+def test_a_conflict_that_means_nothing_is_an_error(entry, word):
+    with pytest.raises(HayloftError, match="CONFLICT") as error:
+        defs.parse_knobs((ROOT / "base" / "knobs.def").read_text() + entry + "\n")
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize("line, refused", [
+    ("", 0), ("kbench.ms=5", 0), ("kbench.ops=5", 0), ("kbench.ms=5 kbench.ops=0", 0), ("kbench.ms=5 kbench.ops=5", 1),
+    ("repeat=1", 1), ("repeat=1 kbench=1", 0), ("lock=mcs overcommit=1", 1), ("lock=mcs overcommit=1 force=1", 0),
+    ("repeat=1 lock=ticket overcommit=1", 2), ("kbench.ms=5 kbench.ops=1K", 1),
+])
+def test_conflicts_are_found_in_whole_lines(line, refused):
+    knobs = defs.parse_knobs((ROOT / "base" / "knobs.def").read_text())
+    assert not knobs.check_line(line, True)
+    assert len(knobs.check_conflicts(line)) == refused

@@ -36,6 +36,12 @@ def good(text=GOOD, settings=()):
     return experiment.parse(text, pathlib.Path("x.toml"), settings)
 
 
+def test_a_contradiction_may_come_from_an_axis():
+    axis = GOOD.replace("front=bounded", "lock=mcs") + '[axes]\novercommit = [0, 1]\n'
+    assert "x.toml:10" in fails(axis) and "overcommit=1" in fails(axis)
+    assert not experiment.check_arms(good(axis.replace("lock=mcs", "lock=mcs force=1")), {"A": KNOBS, "B": KNOBS}, True)
+
+
 @pytest.mark.parametrize("old, new, line, key, word", [
     ("front=bounded", "frnt=bounded", 10, "arms.B", "front"),
     ("front=bounded", "front=bonded", 10, "arms.B", "front=bounded"),
@@ -66,6 +72,8 @@ def good(text=GOOD, settings=()):
     ("cpus = 2", 'cpus = "all"', 2, "machine.cpus", "host"),
     ('"512M"', '"lots"', 2, "machine.memory", "2G"),
     ('"40s"', '"soon"', 2, "machine.timeout", "60s"),
+    ("front=bounded", "kbench.ms=9 kbench.ops=9", 10, "arms.B", "by time or by operations"),
+    ("front=bounded", "lock=mcs overcommit=1", 10, "arms.B", "lock=tas"),
     ("yield/*", "yield/*,", 3, "boot", "empty name"),
     ("yield/*", "yield$", 3, "boot", "test pattern"),
     ("kbench=2", "kbench=2000", 3, "boot", "0..1000"),

@@ -32,7 +32,7 @@ def parse_settings(texts, kind=None):
 
 
 def check_arguments(arguments, knobs, hosted):
-    refusals = knobs.check_line(arguments, hosted)
+    refusals = knobs.check_line(arguments, hosted) or knobs.check_conflicts(arguments)
     if refusals:
         raise HayloftError(f"--args: {refusals[0]}; nothing was booted (--no-check hands it to the kernel)")
 

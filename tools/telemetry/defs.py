@@ -52,6 +52,28 @@ class Knob:
 
 
 @dataclasses.dataclass(frozen=True)
+class Condition:
+    """NAME=VALUE, NAME!=VALUE, or (value None) NAME: it is named on the line."""
+
+    name: str
+    value: str | None = None
+    differs: bool = False
+
+    def __str__(self):
+        return self.name if self.value is None else f"{self.name}{'!=' if self.differs else '='}{self.value}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Conflict:
+    """Arguments that contradict each other: all of what holds, and not all of unless."""
+
+    what: tuple
+    unless: tuple
+    nearest: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Refusal:
     """One argument that a kernel would refuse: machine is True if only this machine does."""
 
@@ -79,8 +101,9 @@ class Counter:
 class Knobs:
     """The knobs of one image, in the order of its list."""
 
-    def __init__(self, knobs):
+    def __init__(self, knobs, conflicts=()):
         self.by_name = {knob.name: knob for knob in knobs}
+        self.conflicts = tuple(conflicts)
 
     def __iter__(self):
         return iter(self.by_name.values())
@@ -139,6 +162,21 @@ class Knobs:
         return wrong
 
 
+    def check_conflicts(self, line):
+        """The contradictions in a whole argument line whose words are legal: a list of Refusals."""
+        named = dict(word.partition("=")[::2] for word in line.split())
+
+        def holds(condition):
+            if condition.value is None:
+                return condition.name in named
+            knob = self.by_name[condition.name]
+            return knob.same(named.get(knob.name, knob.default), condition.value) != condition.differs
+
+        return [Refusal(" ".join(map(str, conflict.what)), conflict.why, conflict.nearest)
+                for conflict in self.conflicts if all(map(holds, conflict.what))
+                and not (conflict.unless and all(map(holds, conflict.unless)))]
+
+
 def check_tests(patterns):
     """A tests= value: names split by commas, '*' anywhere. Which names exist only the kernel knows."""
     for pattern in patterns.split(","):
@@ -174,10 +212,30 @@ def _entries(text, source, names):
         yield entry[1], arguments
 
 
+def _conditions(text, source):
+    found = []
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        found.append(Condition(name.removesuffix("!"), value if equals else None, name.endswith("!")))
+    if any(not condition.name or condition.value == "" for condition in found):
+        raise HayloftError(f"{source}: CONFLICT: '{text}' is no list of NAME, NAME=VALUE and NAME!=VALUE")
+    return tuple(found)
+
+
+def _check_conditions(knobs, conflict, source):
+    for condition in (*conflict.what, *conflict.unless):
+        refusal = knobs.check_value(condition.name, condition.value) if condition.value is not None else None
+        if condition.name not in knobs or refusal:
+            raise HayloftError(f"{source}: CONFLICT: '{condition}': {refusal.reason if refusal else 'no such knob'}")
+
+
 def parse_knobs(text, source="knobs.def"):
-    knobs = []
-    for macro, arguments in _entries(text, source, {"KNOB": 8, "VALUE": 3}):
-        if macro == "KNOB":
+    knobs, conflicts = [], []
+    for macro, arguments in _entries(text, source, {"KNOB": 8, "VALUE": 3, "CONFLICT": 4}):
+        if macro == "CONFLICT":
+            what, unless, near, why = arguments
+            conflicts.append(Conflict(_conditions(what, source), _conditions(unless, source), near, why))
+        elif macro == "KNOB":
             ident, name, kind, low, high, default, where, doc = arguments
             if not (low + high).isdecimal() or kind not in TYPES or where not in PLACES:
                 raise HayloftError(f"{source}: KNOB({ident}): wants a type, two whole numbers and a place")
@@ -189,7 +247,10 @@ def parse_knobs(text, source="knobs.def"):
             knobs[-1] = dataclasses.replace(last, values=last.values + (tuple(arguments[1:]),))
     if not knobs:
         raise HayloftError(f"{source}: no knob in it; is this image a Hayloft kernel?")
-    return Knobs(knobs)
+    found = Knobs(knobs, conflicts)
+    for conflict in conflicts:
+        _check_conditions(found, conflict, source)
+    return found
 
 
 def parse_counters(text, source="counters.def"):

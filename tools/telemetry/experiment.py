@@ -375,7 +375,18 @@ def check_arms(experiment, arm_knobs, hosted):
                 for refusal in knobs.check_line(f"{key}={value}", hosted):
                     experiment.fail(("axes", key), str(refusal))
         _check_twice(experiment, arm)
+        if arm.name not in left_out:
+            _check_conflicts(experiment, arm, knobs)
     return left_out
+
+
+def _check_conflicts(experiment, arm, knobs):
+    """What an arm's arguments say together, at each point."""
+    names = [key for key in experiment.axes if not key.startswith("machine.")]
+    for values in itertools.product(*(experiment.axes[name] for name in names)):
+        point = " ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+        for refusal in knobs.check_conflicts(f"{experiment.boot} {arm.args} {point}"):
+            experiment.fail(("arms", arm.name), str(refusal))
 
 
 def _check_twice(experiment, arm):

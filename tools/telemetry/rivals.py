@@ -86,7 +86,7 @@ def choose(config, tests=None, against=None, args=""):
     arms = []
     for name, entry in config["arms"].items():
         line = f"{args} {entry['args']}".strip()
-        refused = knobs.check_line(line, hosted=True)
+        refused = knobs.check_line(line, hosted=True) or knobs.check_conflicts(line)
         if refused:
             raise HayloftError(f"--args: {refused[0]}")
         arms.append(Contender(name, entry["title"], line, entry["limit"]))

@@ -1,0 +1,104 @@
+"""A covering array over the knobs of knobs.def: rows in which each pair of legal values of any two knobs occurs.
+
+Faults come from two settings that do not get along far more often than from three, and all pairs of some 25 knobs
+fit into some 20 rows. The array derives from the list: a new knob, or a new value of an ENUM, enters by itself.
+
+  levels   an ENUM's values; a number's smallest, default and largest; what this file says of a knob otherwise
+  None     the knob is not named on the line: it matters where a CONFLICT asks whether it is
+  rows     built greedily: a pair that is still missing is completed, first such that no CONFLICT holds (by
+           trying, over the few knobs that conflicts name), then with whatever meets most missing pairs
+
+Deliberately not here: triples, and values between the ends of a range.
+"""
+
+import itertools
+
+# What the array does not take from the list, each with its reason.
+LEVELS = {
+    'kbench': ('0', '1'),  # more rounds are the same again
+    'kbench.ms': (None, '1', '20'),  # a longer round is the same for longer
+    'kbench.ops': (None, '0', '500'),
+    'repeat': ('0',),  # 1 has no end of its own
+    'provoke': ('none',),  # a planted fault is there to fail the boot
+    'tests': ('malloc/64/solo', 'malloc/65536/all-cpus,batch/1024/free,remote/64/one-to-one,typed/node,larson'),
+    'selfcheck': ('1',),  # every pair is to pass it
+    'deadline': ('0', '60s', '86400000'),  # 0: never. The smallest other would end the boot
+    'telemetry.budget': ('2000', '20000', '10000000'),  # the smallest takes minutes for the schema
+    'pcp.limits': ('8/8/6/4/3/2', '1/1/1/1/1/1', '32/32/32/32/32/32'),
+}
+
+
+def levels_of(knob):
+    if knob.name in LEVELS:
+        return LEVELS[knob.name]
+    if knob.type == 'ENUM':
+        return tuple(value for value, _ in knob.values)
+    if knob.type == 'TEXT':
+        raise AssertionError(f'{knob.name} is free text: say in covering.py which texts stand for it')
+    return tuple(dict.fromkeys((str(knob.minimum), knob.default, str(knob.maximum))))
+
+
+def line(row):
+    return ' '.join(f'{name}={value}' for name, value in row.items() if value is not None)
+
+
+class Covering:
+    """rows: of {knob: level}. pairs: ((knob, level), (knob, level)) that can be legal together. illegal: the rest."""
+
+    def __init__(self, knobs, hosted):
+        self.knobs = knobs
+        self.levels = {knob.name: levels_of(knob) for knob in knobs
+                       if knob.where == 'all' or (knob.where == 'host') == hosted}
+        in_conflicts = [condition.name for conflict in knobs.conflicts
+                        for condition in (*conflict.what, *conflict.unless)]
+        self.order = {name: number for number, name in enumerate(self.levels)}
+        self.bound = [name for name in self.levels if name in in_conflicts]
+        self.pairs, self.illegal = set(), set()
+        for (a, b) in itertools.combinations(self.levels, 2):
+            for pair in itertools.product(((a, x) for x in self.levels[a]), ((b, y) for y in self.levels[b])):
+                (self.pairs if self.complete(dict(pair), set()) else self.illegal).add(pair)
+        self.rows = self.build()
+
+    def complete(self, fixed, missing):
+        """fixed, with a level for every knob, such that nothing conflicts; None if that cannot be."""
+        row = self._bound(dict(fixed), [name for name in self.bound if name not in fixed], missing)
+        if row is not None:
+            for name in self.levels:
+                if name not in row:
+                    row[name] = self._by_gain(row, name, missing)[0]
+        return row
+
+    def _bound(self, row, left, missing):
+        if not left:
+            return None if self.knobs.check_conflicts(line(row)) else row
+        for level in self._by_gain(row, left[0], missing):
+            found = self._bound({**row, left[0]: level}, left[1:], missing)
+            if found is not None:
+                return found
+        return None
+
+    def _by_gain(self, row, name, missing):
+        """The levels of name, those first that meet most missing pairs."""
+        def gain(level):
+            return sum(self.pair(name, level, other, value) in missing for other, value in row.items())
+        return sorted(self.levels[name], key=gain, reverse=True)
+
+    def pair(self, a, x, b, y):
+        return ((a, x), (b, y)) if self.order[a] < self.order[b] else ((b, y), (a, x))
+
+    def in_order(self, row):
+        return {name: row[name] for name in self.levels}
+
+    def build(self):
+        missing, rows = set(self.pairs), []
+        while missing:
+            tries = sorted(missing, key=str)[:: max(1, len(missing) // 8)]
+            candidates = [self.in_order(self.complete(dict(pair), missing)) for pair in tries]
+            rows.append(max(candidates, key=lambda row: len(missing & covered(row))))
+            missing -= covered(rows[-1])
+        return rows
+
+
+def covered(row):
+    """The pairs that a row, in the order of the list, holds."""
+    return set(itertools.combinations(row.items(), 2))
