@@ -204,11 +204,12 @@ bool cache_free_refused(struct kmem_cache *c, void *obj)
     return badfree(c->heap, BADFREE_corrupt, obj, found, c);
 }
 
-unsigned cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
+void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
 {
     struct cache_cpu *cc = cache_cpu(c, cpu);
 
-    return cc->limit ? c->front->drain(c, cc) : 0;
+    if (cc->limit)
+        c->front->drain(c, cc);
 }
 
 unsigned kmem_cache_shrink(struct kmem_cache *c)
@@ -263,7 +264,8 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     slab_geometry(c, align);
     if (c->front)
         c->front->size(h, c);
-    slab_node_init(&c->node[0], c->name);
+    if (!c->dead) /* a dead cache's node is empty, and its lock may just be held by a reclaim */
+        slab_node_init(&c->node[0], c->name);
 }
 
 bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
@@ -347,11 +349,12 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
     cache_setup(h, c, a);
     /* Before the CPUs are known the boot row serves; heap_cpus_init() makes the arrays. */
     if ((h->cpus && !cache_cpus_init(c, h->cpus)) || (fresh && !cache_register(h, c))) {
-        spin_destroy(&c->node[0].lock);
-        if (fresh)
+        if (fresh) {
+            spin_destroy(&c->node[0].lock);
             table_free(h, c, sizeof(*c));
-        else
+        } else {
             __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
+        }
         return NULL;
     }
     __atomic_store_n(&c->dead, 0, __ATOMIC_RELEASE);
@@ -381,7 +384,7 @@ bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
         return false;
     /* No object is out and no front end holds one, so every slab was empty and is gone. */
     CHECK_VALUES(n->slabs == 0, n->slabs, c->id);
-    spin_destroy(&n->lock);
+    /* The lock stays: a CPU that is short may have seen the cache alive and take it yet. */
     __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
     return true;
 }

@@ -335,8 +335,8 @@ COLD bool badfree(struct heap *h, enum badfree_kind kind, const void *p, u64 fou
 COLD enum badfree_kind badfree_kind_of(struct heap *h, const void *p);
 
 /* Gives back what can be had without waiting for anybody: this CPU's arrays, every cache's empty
- * slabs. No lock may be held. False: nothing was there to give. reclaim.c */
-bool heap_reclaim(struct heap *h);
+ * slabs. No lock may be held. reclaim.c */
+void heap_reclaim(struct heap *h);
 
 /* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
 NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
@@ -380,8 +380,7 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
 NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);
 /* Enters c into the table; false if it is full. */
 NODISCARD bool cache_register(struct heap *h, struct kmem_cache *c);
-/* Interrupts off, own CPU. Returns how many objects went back. */
-unsigned cache_drain_cpu(struct kmem_cache *c, unsigned cpu);
+void cache_drain_cpu(struct kmem_cache *c, unsigned cpu); /* interrupts off, own CPU */
 
 /* bytes of each CPU's part, zeroed; the address of CPU 0's. NULL: no room left. heap.c */
 void *region_alloc(struct heap *h, size_t bytes);

@@ -21,10 +21,12 @@ static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
     if (f || order > MAX_ORDER)
         return f;
     /* Short. Parked blocks first, since they cost nobody a refill of objects; then what caches
-     * hold. */
-    if (pcp_drain_all(h))
-        f = buddy_alloc(&h->buddy[0], order);
-    if (!f && heap_reclaim(h)) {
+     * hold. The buddy is asked again even if nothing was drained: a CPU may have given its blocks
+     * back by itself since. */
+    pcp_drain_all(h);
+    f = buddy_alloc(&h->buddy[0], order);
+    if (!f) {
+        heap_reclaim(h);
         pcp_drain_all(h); /* reclaimed slabs may have been parked on the way */
         f = buddy_alloc(&h->buddy[0], order);
     }

@@ -8,33 +8,23 @@
  * thread, interrupt. */
 #include "mm_impl.h"
 
-/* Returns how many objects went back. Draining may give slabs back by itself, which the shrink
- * after it cannot know. */
-static u64 drain_arrays(struct heap *h)
+void heap_drain_this_cpu(struct heap *h)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
     unsigned long flags = plat_irq_save();
-    u64 objects = 0;
 
     for (u32 i = 0; i < n; i++)
         if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
-            objects += cache_drain_cpu(h->cache[i], plat_cpu_id());
+            cache_drain_cpu(h->cache[i], plat_cpu_id());
     plat_irq_restore(flags);
-    return objects;
 }
 
-void heap_drain_this_cpu(struct heap *h)
-{
-    drain_arrays(h);
-}
-
-bool heap_reclaim(struct heap *h)
+void heap_reclaim(struct heap *h)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
-    bool some = drain_arrays(h) > 0;
 
+    heap_drain_this_cpu(h);
     for (u32 i = 0; i < n; i++)
         if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
-            some |= slab_shrink(h->cache[i]) > 0;
-    return some;
+            slab_shrink(h->cache[i]);
 }

@@ -706,8 +706,7 @@ static void halt(void)
     MUST(z.h->buddy[0].pages_free + z.tables == z.pages_at_start);
     host_cpu_id = 0;
     for (u32 i = 0; i < z.h->caches; i++)
-        if (!z.h->cache[i]->dead)
-            spin_destroy(&z.h->cache[i]->node[0].lock);
+        spin_destroy(&z.h->cache[i]->node[0].lock);
     spin_destroy(&z.h->buddy[0].lock);
     spin_destroy(&z.h->caches_lock);
 }

@@ -45,8 +45,7 @@ static inline bool heap_new(struct test_heap *t, const char *line, unsigned mib,
 static inline void heap_delete(struct test_heap *t)
 {
     for (u32 i = 0; i < t->h->caches; i++)
-        if (!t->h->cache[i]->dead)
-            spin_destroy(&t->h->cache[i]->node[0].lock);
+        spin_destroy(&t->h->cache[i]->node[0].lock);
     spin_destroy(&t->h->buddy[0].lock);
     spin_destroy(&t->h->caches_lock);
     plat_unpoison(t->memory, t->bytes);
