@@ -20,6 +20,7 @@ Variants, each in build/<variant>/ with objects of its own:
   host-tsan   hosted under TSan, with HAYLOFT_DEBUG; unit tests in tests/
   rivals      the workloads on Hayloft's allocator and on the process's malloc: runner-hayloft, runner-malloc
   fuzz        libFuzzer targets
+  model       tests/test_model: mm/ and sync/ with their atomic accesses calling tests/host/model.c
 """
 
 import argparse
@@ -196,6 +197,13 @@ FUZZ = {
     'acpi': ['arch/x86_64/acpi.c'] + ARCH_HOST,
 }
 
+# The model checker, which is its own ground.
+MODEL_TEST = [
+    'tests/host/model.c',
+    'tests/host/sim_plat.c',
+    'tests/host/test_model.c',
+]
+
 # -- flags ----------------------------------------------------------------------------------------------------
 
 WARNINGS = [
@@ -240,6 +248,13 @@ TSAN = ['-fsanitize=thread']
 # Workloads that call malloc: by the linker's table at once, and never seen through by the compiler.
 USE_MALLOC = ['-fno-plt', '-fno-builtin', '-include tests/rivals/use_malloc.h']
 FUZZER = ['-fsanitize=fuzzer,address,undefined', '-fno-sanitize-recover=all']
+# As for TSan, but atomic accesses only; tests/host/model.c is what they call, so TSan itself is not linked.
+MODEL = [
+    '-fsanitize=thread',
+    '-mllvm -tsan-instrument-memory-accesses=0',
+    '-mllvm -tsan-instrument-func-entry-exit=0',
+    '-mllvm -tsan-instrument-memintrinsics=0',
+]
 DEBUG = ['-DHAYLOFT_DEBUG']
 
 KNOBS = 'base/knobs.def'  # its text travels in each image; see embed.S
@@ -420,10 +435,17 @@ def write_fuzz(n):
     return out
 
 
+def write_model(n):
+    v = Variant(n, 'model', HOSTED + COMMON + DEBUG + MODEL, 'arch/host')
+    out = [v.program('tests/test_model', MODEL_TEST, BASE, SYNC, MM, link='-fuse-ld=lld -pthread')]
+    n.build('model', 'phony', out)
+    return out
+
+
 def listed_sources():
     """Every file named above, for the check that the tree holds no others."""
     groups = [BASE, SYNC, MM, KERNEL, TELEMETRY, BENCH, KERNEL_METAL, KERNEL_HOST, ARCH_X86_64, DRIVERS,
-              ARCH_HOST, ARCH_HOST_MAIN, RIVALS, TEST_COMMON]
+              ARCH_HOST, ARCH_HOST_MAIN, RIVALS, TEST_COMMON, MODEL_TEST]
     out = {source for group in groups for source in group}
     for name, extra in TESTS.items():
         out |= {f'tests/host/test_{name}.c', *extra}
@@ -444,6 +466,7 @@ def generate(args):
     _, tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
     rivals = write_rivals(n, hosted)
     fuzz = write_fuzz(n)
+    model = write_model(n)
     n.comment()
     n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz)
     n.lines.append('default release host')

@@ -201,6 +201,11 @@ def step_tsan(options):
     return hosted_tests('host-tsan', options)
 
 
+def step_model(_):
+    """Short programs of the allocator in every order of their atomic steps."""
+    return counted(*spawn(['build/model/tests/test_model'], timeout=300))
+
+
 def fuzz_shortfall(text, floor):
     """What a target's own words say is missing to its floor; '' if nothing is."""
     executions = re.findall(r'^stat::number_of_executed_units:\s*(\d+)$', text, re.M)
@@ -303,6 +308,7 @@ STEPS = [
     Step('build', step_build, 1),
     Step('asan', step_asan, 2, 0),
     Step('tsan', step_tsan, 2, 0),
+    Step('model', step_model, 2, 0),
     Step('fuzz', step_fuzz, 2, 0),
     Step('tool', step_tool, 2, 1),
     Step('boot', step_boot, 3),

@@ -1,0 +1,543 @@
+/* test_model.c: what the model checker (model.c) is asked: frees that race for one block, frees against
+ * drains, shrinks, merges and shortage. Every question is asked twice: of the sources as they are, and,
+ * where a guard can be taken out, without it, when some order must be found to fail.
+ *
+ * A main of its own: a run is a coroutine, not a thread, so the harness would be in the way. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+#include "../../mm/objstate_impl.h"
+
+#define h     model_heap
+#define LIMIT 2000000u
+
+static void *block, *other; /* of the set-up */
+
+/* -- what must hold at the end of any run -- */
+
+static u64 badfrees(enum badfree_kind kind)
+{
+    return heap_badfree_count(h, kind);
+}
+
+static u64 all_badfrees(void)
+{
+    u64 g[NR_GLOBAL_COUNTERS] = {0};
+
+    heap_global_gauges(h, g);
+    return g[GLOBAL_bad_frees];
+}
+
+static void whole(void)
+{
+    struct heap_fault f = {0};
+
+    if (!heap_validate(h, &f))
+        model_fail(f.what);
+}
+
+static u64 in_use(const struct kmem_cache *c)
+{
+    struct balance b;
+
+    cache_balance(c, &b);
+    MODEL_EXPECT(b.holds);
+    return b.in_use;
+}
+
+static u64 pages_out(void)
+{
+    u64 node[NR_NODE_COUNTERS] = {0};
+
+    heap_node_gauges(h, 0, node);
+    return node[NODE_pages_total] - node[NODE_pages_free];
+}
+
+static unsigned winners(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        n += model_run.ok[i];
+    return n;
+}
+
+/* -- two frees of one object -- */
+
+static void object_setup(void)
+{
+    other = heap_kmalloc(h, 64); /* so that the slab has a life of its own */
+    block = heap_kmalloc(h, 64);
+    CHECK(block && other);
+}
+
+static void lone_object_setup(void)
+{
+    block = heap_kmalloc(h, 64);
+    CHECK(block);
+}
+
+static void free_block(void)
+{
+    model_run.ok[plat_cpu_id()] = heap_kfree(h, block);
+}
+
+static void free_block_in_bulk(void)
+{
+    model_run.ok[plat_cpu_id()] = kmem_cache_free_bulk(&h->kmalloc[2], 1, &block) == 1;
+}
+
+static void one_object_freed(void)
+{
+    MODEL_EXPECT(winners() == 1);
+    MODEL_EXPECT(all_badfrees() == 1);
+    MODEL_EXPECT(badfrees(BADFREE_double) + badfrees(BADFREE_free_page) == 1);
+    MODEL_EXPECT(in_use(&h->kmalloc[2]) == (other ? 1 : 0));
+    whole();
+}
+
+/* The page of the slab may be somebody's by the time the loser looks. */
+static void one_object_freed_and_page_taken(void)
+{
+    MODEL_EXPECT(winners() == 1);
+    MODEL_EXPECT(all_badfrees() == 1);
+    MODEL_EXPECT(model_run.got[2] != NULL);
+    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 0);
+    whole();
+}
+
+static void take_slab_page(void)
+{
+    model_run.got[plat_cpu_id()] = alloc_pages(h, h->kmalloc[2].order);
+}
+
+static void free_other(void)
+{
+    model_run.got[plat_cpu_id()] = heap_kfree(h, other) ? other : NULL;
+}
+
+static void both_objects_freed(void)
+{
+    MODEL_EXPECT(winners() == 1);
+    MODEL_EXPECT(model_run.got[2] == other);
+    MODEL_EXPECT(all_badfrees() == 1);
+    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 0);
+    whole();
+}
+
+static bool is_object_state(const volatile void *p)
+{
+    return p == (h->objstate == V_objstate_side ? (void *)object_side(&h->kmalloc[2], block)
+                                                : (void *)&object_header(block)->state);
+}
+
+/* -- two frees of one block of pages -- */
+
+static void large_setup(void)
+{
+    block = heap_kmalloc(h, 20000);
+    CHECK(block);
+}
+
+static void one_large_freed(void)
+{
+    MODEL_EXPECT(winners() == 1);
+    MODEL_EXPECT(badfrees(BADFREE_free_page) == 1);
+    MODEL_EXPECT(all_badfrees() == 1);
+    whole();
+}
+
+static void pages_setup(void)
+{
+    block = alloc_pages(h, 1);
+    CHECK(block);
+}
+
+static void free_pages_block(void)
+{
+    model_run.ok[plat_cpu_id()] = free_pages(h, block, 1);
+}
+
+static void drain_pages(void)
+{
+    pcp_drain_all(h);
+}
+
+static bool is_block_tag(const volatile void *p)
+{
+    return p == &frame_of(&h->frames, block)->tag;
+}
+
+/* -- a drain against an owner -- */
+
+static void park_setup(void)
+{
+    void *p = alloc_pages(h, 0);
+
+    block = alloc_pages(h, 0);
+    CHECK(p && block && free_pages(h, p, 0));
+}
+
+/* Frees one, which parks it, and takes one, which may be that or another. */
+static void park_and_take(void)
+{
+    unsigned me = plat_cpu_id();
+
+    model_run.ok[me] = free_pages(h, block, 0);
+    model_run.got[me] = alloc_pages(h, 0);
+}
+
+static void take_page(void)
+{
+    model_run.got[plat_cpu_id()] = alloc_pages(h, 0);
+}
+
+static void pages_are_apart(void)
+{
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        for (unsigned j = 0; j < i; j++)
+            MODEL_EXPECT(!model_run.got[i] || model_run.got[i] != model_run.got[j]);
+    MODEL_EXPECT(all_badfrees() == 0);
+    whole();
+}
+
+static bool is_any_flag(const volatile void *p)
+{
+    for (unsigned cpu = 0; cpu < h->cpus; cpu++)
+        if (p == &((struct pcp *)cpu_part(h->pcp, PLAT_CPU_STRIDE * cpu))->busy)
+            return true;
+    return false;
+}
+
+/* -- neighbours that are freed at once -- */
+
+static u64 out_before;
+
+static void neighbours_setup(void)
+{
+    out_before = pages_out();
+    block = alloc_pages(h, 0);
+    other = alloc_pages(h, 0);
+    CHECK(block && other);
+    CHECK_VALUES((frame_number(&h->frames, block) ^ frame_number(&h->frames, other)) == 1, block,
+                 other);
+}
+
+static void free_first(void)
+{
+    model_run.ok[plat_cpu_id()] = free_pages(h, block, 0);
+}
+
+static void free_second(void)
+{
+    model_run.ok[plat_cpu_id()] = free_pages(h, other, 0);
+}
+
+static void neighbours_merged(void)
+{
+    MODEL_EXPECT(winners() == 2);
+    MODEL_EXPECT(pages_out() == out_before);
+    MODEL_EXPECT(TAG_KIND(frame_tag_load(frame_of(&h->frames, block))) != FRAME_FREE ||
+                 TAG_KIND(frame_tag_load(frame_of(&h->frames, other))) != FRAME_FREE);
+    whole();
+}
+
+static bool is_page_lock(const volatile void *p)
+{
+    return p == &h->buddy[0].lock.word;
+}
+
+/* -- a slab that empties while others shrink and allocate -- */
+
+static void free_other_too(void)
+{
+    model_run.ok[plat_cpu_id()] = heap_kfree(h, other);
+}
+
+static void shrink(void)
+{
+    kmem_cache_shrink(&h->kmalloc[2]);
+}
+
+static void take_object(void)
+{
+    model_run.got[plat_cpu_id()] = heap_kmalloc(h, 64);
+}
+
+static void slab_is_whole(void)
+{
+    u64 taken = 0;
+
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        taken += model_run.got[i] != NULL;
+    MODEL_EXPECT(all_badfrees() == 0);
+    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 2 + taken - winners());
+    whole();
+}
+
+static bool is_cache_lock(const volatile void *p)
+{
+    return p == &h->kmalloc[2].node[0].lock.word;
+}
+
+/* -- the last page: it must be found -- */
+
+static void shortage_setup(void)
+{
+    block = alloc_pages(h, 0);
+    other = alloc_pages(h, 0);
+    CHECK(block && other);
+    for (unsigned order = MAX_ORDER + 1; order-- > 0;)
+        while (alloc_pages(h, order))
+            ;
+    host_cpu_id = 1; /* parked there, where CPU 0 has to look for it */
+    CHECK(free_pages(h, other, 0));
+    host_cpu_id = 0;
+    CHECK_VALUES(pcp_pages(h) == 1 && h->buddy[0].pages_free == 0, pcp_pages(h), 0);
+}
+
+static void one_was_found(void)
+{
+    MODEL_EXPECT(model_run.got[0] != NULL);
+    MODEL_EXPECT(model_run.ok[1]);
+    whole();
+}
+
+/* -- a cache that goes while memory is short elsewhere -- */
+
+static struct kmem_cache *cache;
+
+static void nothing_made(void *p)
+{
+    (void)p;
+}
+
+static void cache_setup_one(void)
+{
+    const struct kmem_cache_args args = {"doomed", 64, 0, nothing_made, NULL};
+
+    cache = kmem_cache_create(h, &args);
+    CHECK(cache);
+    block = kmem_cache_alloc(cache);
+    CHECK(block && kmem_cache_free(cache, block));
+}
+
+static void destroy_cache(void)
+{
+    u64 busy;
+
+    model_run.ok[0] = kmem_cache_destroy(cache, &busy);
+}
+
+static void reclaim(void)
+{
+    heap_reclaim(h);
+}
+
+static void cache_is_gone(void)
+{
+    MODEL_EXPECT(model_run.ok[0]);
+    MODEL_EXPECT(heap_cache(h, cache->id) == NULL);
+    whole();
+}
+
+/* -- the list -- */
+
+#define FREES                                                                                      \
+    {                                                                                              \
+        free_block, free_block                                                                     \
+    }
+
+static const struct model models[] = {
+    {"two frees of an object, header", "", 2, 20, object_setup, FREES, one_object_freed,
+     MUTANT_SPLIT, is_object_state},
+    {"two frees of an object, side", "objstate=side", 2, 20, object_setup, FREES, one_object_freed,
+     MUTANT_SPLIT, is_object_state},
+    {"two frees of an object, one in bulk",
+     "",
+     2,
+     20,
+     object_setup,
+     {free_block, free_block_in_bulk},
+     one_object_freed,
+     MUTANT_SPLIT,
+     is_object_state},
+    {"two frees, and the slab goes", "front=none slab.min_partial=0 pcp=off", 2, 3,
+     lone_object_setup, FREES, one_object_freed, MUTANT_SPLIT, is_object_state},
+    {"two frees, the slab goes and its page is taken",
+     "front=none slab.min_partial=0 pcp=off",
+     3,
+     2,
+     lone_object_setup,
+     {free_block, free_block, take_slab_page},
+     one_object_freed_and_page_taken,
+     MUTANT_SPLIT,
+     is_object_state},
+    {"two frees of one object, one of its neighbour",
+     "front=none slab.min_partial=0",
+     3,
+     2,
+     object_setup,
+     {free_block, free_block, free_other},
+     both_objects_freed,
+     MUTANT_SPLIT,
+     is_object_state},
+    {"two frees of a large block, parked", "", 2, 20, large_setup, FREES, one_large_freed,
+     MUTANT_SPLIT, is_block_tag},
+    {"two frees of a large block, to the buddy", "pcp=off owner=lock", 2, 3, large_setup, FREES,
+     one_large_freed, MUTANT_SPLIT, is_block_tag},
+    {"two frees of pages and a drain",
+     "",
+     3,
+     2,
+     pages_setup,
+     {free_pages_block, free_pages_block, drain_pages},
+     one_large_freed,
+     MUTANT_SPLIT,
+     is_block_tag},
+    {"a drain against an owner, flag split",
+     "",
+     2,
+     3,
+     park_setup,
+     {park_and_take, drain_pages},
+     pages_are_apart,
+     MUTANT_SPLIT,
+     is_any_flag},
+    {"a drain against an owner, flag ignored",
+     "",
+     2,
+     3,
+     park_setup,
+     {park_and_take, drain_pages},
+     pages_are_apart,
+     MUTANT_IGNORE,
+     is_any_flag},
+    {"two drains against an owner",
+     "",
+     3,
+     2,
+     park_setup,
+     {park_and_take, drain_pages, drain_pages},
+     pages_are_apart,
+     MUTANT_IGNORE,
+     is_any_flag},
+    {"neighbours freed at once",
+     "pcp=off",
+     2,
+     4,
+     neighbours_setup,
+     {free_first, free_second},
+     neighbours_merged,
+     MUTANT_IGNORE,
+     is_page_lock},
+    {"the same, ticket lock",
+     "pcp=off lock=ticket",
+     2,
+     3,
+     neighbours_setup,
+     {free_first, free_second},
+     neighbours_merged,
+     MUTANT_NONE,
+     NULL},
+    {"the same, mcs lock",
+     "pcp=off lock=mcs",
+     2,
+     3,
+     neighbours_setup,
+     {free_first, free_second},
+     neighbours_merged,
+     MUTANT_NONE,
+     NULL},
+    {"a slab empties against shrink",
+     "front=none slab.min_partial=1",
+     3,
+     2,
+     object_setup,
+     {free_block, free_other_too, shrink},
+     slab_is_whole,
+     MUTANT_IGNORE,
+     is_cache_lock},
+    {"a slab empties against an allocation",
+     "front=none slab.min_partial=0",
+     3,
+     2,
+     object_setup,
+     {free_block, free_other_too, take_object},
+     slab_is_whole,
+     MUTANT_IGNORE,
+     is_cache_lock},
+    {"the last page is parked elsewhere",
+     "pcp.limits=1/1/1/1/1/1",
+     2,
+     3,
+     shortage_setup,
+     {take_page, free_first},
+     one_was_found,
+     MUTANT_NONE,
+     NULL},
+    {"a cache goes while another CPU reclaims",
+     "",
+     2,
+     3,
+     cache_setup_one,
+     {destroy_cache, reclaim},
+     cache_is_gone,
+     MUTANT_NONE,
+     NULL},
+};
+
+/* True if it is as it should be. */
+static bool ask(const struct model *m)
+{
+    struct model_result r;
+    struct model plain = *m;
+
+    plain.mutant = MUTANT_NONE;
+    model_explore(&plain, LIMIT, true, &r);
+    printf("%s %s: %llu orders of %u shared words, %llu steps%s%s\n",
+           r.failed ? "FAILED" : "ok    ", m->name, (unsigned long long)r.schedules, r.words,
+           (unsigned long long)r.steps, r.failed ? ": " : "", r.why);
+    if (r.failed)
+        return false;
+    if (!r.complete || r.words == 0) {
+        printf("FAILED %s: %s\n", m->name,
+               r.complete ? "no word is shared: nothing was tried" : "not all orders were run");
+        return false;
+    }
+    return true;
+}
+
+static bool ask_mutant(const struct model *m)
+{
+    struct model_result r;
+
+    model_explore(m, LIMIT, false, &r);
+    printf("%s %s, guard taken out: %s after %llu orders\n", r.failed ? "ok    " : "FAILED",
+           m->name, r.failed ? r.why : "nothing was found", (unsigned long long)r.schedules);
+    return r.failed;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned passed = 0, failed = 0;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(models); i++) {
+        if (argc > 1 && !strstr(models[i].name, argv[1]))
+            continue;
+        if (ask(&models[i]))
+            passed++;
+        else
+            failed++;
+        if (models[i].mutant == MUTANT_NONE)
+            continue;
+        if (ask_mutant(&models[i]))
+            passed++;
+        else
+            failed++;
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed || !passed;
+}
