@@ -24,6 +24,7 @@ def tool(*words, **options):
     (["run", "quick", "--liv", "no"], 2, "--liv"), (["run", "quick", "--set", "pairs"], 2, "key=value"),
     (["run", "quick", "--set", "knch=1"], 2, "kbench"), (["run", "quick", "--machine", "tgc"], 2, "tcg"),
     (["resume", "nosuch"], 2, "no such run"), (["report", "/"], 2, "no run.json"), (["replay", "x/01-A"], 2, "boot"),
+    (["compare", "nosuch"], 2, "no such run"), (["compare"], 2, "run"),
     (["export", "nosuch"], 2, "no such run"), (["export", "x", "--to", "xls"], 2, "csv"),
     (["boot", "--args", "frnt=none", "--set", "kbench=1"], 2, "--args"),
     (["boot", "--args", "repeat=1"], 2, "no rounds to repeat"),

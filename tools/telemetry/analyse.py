@@ -50,6 +50,8 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "state": run.get("state"),
         "reference": run["reference"],
         "arms": run["arms"],
+        "boot": experiment.get("boot") or "",
+        "settings": run.get("settings") or {},
         "points": points,
         "pairs": run.get("pairs"),
         "minimum_effect": rules.minimum_effect,

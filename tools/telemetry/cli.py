@@ -63,6 +63,11 @@ def _report(args):
     return 0
 
 
+def _compare(args):
+    from . import compare
+    return compare.main(args.run)
+
+
 def _watch(args):
     from . import watch
     return watch.main(run=args.run, args=args.args, machine=args.machine, settings=args.set, serial=args.serial,
@@ -179,6 +184,9 @@ def parser():
 
     made = verb("report", _report, "analyse a run again from its raw bytes, without booting")
     made.add_argument("run", help="a run's folder or name")
+
+    made = verb("compare", _compare, "archived runs, or the points of a run's axes, side by side")
+    made.add_argument("run", nargs="+", help="a run's folder or name")
 
     experiment_verb("calibrate", _calibrate, "A/A pairs: this machine's noise for each test, for later verdicts",
                     nargs="?", default="null", help="an experiment with equal arms (default: the shipped null.toml)")
