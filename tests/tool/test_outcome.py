@@ -53,3 +53,21 @@ def test_a_refusal_names_the_nearest():
 def test_guest_faults_and_void_boots_share_nothing():
     assert not set(outcome.GUEST_FAULTS) & set(outcome.VOID)
     assert set(outcome.GUEST_FAULTS) | set(outcome.VOID) | {"ok"} == set(outcome.OUTCOMES)
+
+
+@pytest.mark.parametrize("found, ran, waited, expected", [
+    ("timeout", [1.6, 4.5], [36.9, 28.3], "not parallel"),  # a boot that was seen, on a host with a load of 17
+    ("hang", [0.0, 0.0], [30.0, 30.0], "not parallel"),
+    ("timeout", [50.0, 50.0], [4.0, 4.0], "timeout"),
+    ("hang", [54.0, 0.1], [0.2, 0.0], "hang"),  # one spins, the other halts
+    ("timeout", [0.1, 0.1], [0.0, 0.0], "timeout"),  # all sleep
+    ("timeout", [], [], "timeout"),
+    ("timeout", [1.0, 1.0], [None, None], "timeout"),
+    ("panic", [1.0, 1.0], [50.0, 50.0], "panic"),
+    ("self-check", [1.0, 1.0], [50.0, 50.0], "self-check"),
+    ("ok", [1.0, 1.0], [50.0, 50.0], "ok"),
+])
+def test_time_that_ran_out_on_a_starved_host_is_not_the_arms_fault(found, ran, waited, expected):
+    outcome_, reason = outcome.starved((found, "why"), ran, waited)
+    assert outcome_ == expected
+    assert "why" in reason and (("the host gave" in reason) == (expected != found))

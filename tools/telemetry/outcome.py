@@ -1,7 +1,8 @@
 """What became of a boot: from how the process ended and what its telemetry said.
 
 Pure. Only a bye with outcome ok says that a boot went well: QEMU also exits 0 after a triple fault, and a
-process may end well while the stream was cut. Guest faults count against an arm; void boots do not.
+process may end well while the stream was cut. Guest faults count against an arm; void boots do not. A boot that ran
+out of time because the host had none for its CPUs is the host's fault, not the arm's.
 """
 
 import signal
@@ -22,6 +23,7 @@ FAILED_START = "failed-start"
 OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START)
 GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
 VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START)
+STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
 
 
 def _panic_text(panic):
@@ -73,6 +75,17 @@ def classify(exit_status, timed_out, digest):
     if not hello:
         return FAILED_START, f"the machine {how} before its first record"
     return INCOMPLETE, f"no bye; the machine {how}"
+
+
+def starved(found, ran, waited):
+    """(outcome, reason) again, void if the time ran out while the CPUs waited for a host CPU for longer than they had
+    one. ran, waited: seconds of each CPU, None where the host does not say."""
+    if found[0] not in (TIMEOUT, HANG) or not ran or not waited or None in (*ran, *waited):
+        return found
+    had = sum(ran) / max(sum(ran) + sum(waited), 1e-9)
+    if had >= STARVED_SHARE:
+        return found
+    return NOT_PARALLEL, f"{found[1]}; the host gave its CPUs {100 * had:.0f} % of the time they could have used"
 
 
 def _how_it_ended(exit_status):
