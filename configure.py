@@ -191,7 +191,7 @@ TESTS = {
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base, the ground it stands on included.
 FUZZ = {
     'cobs_cbor': ARCH_HOST,
-    'heap': SYNC + MM + ['tests/host/shadow.c', 'tests/host/sim_plat.c'],
+    'heap': SYNC + MM + ['tests/host/fuzz_machine.c', 'tests/host/shadow.c', 'tests/host/sim_plat.c'],
     'knobs': ARCH_HOST,
     'multiboot2': ['arch/x86_64/multiboot2.c'] + ARCH_HOST,
     'acpi': ['arch/x86_64/acpi.c'] + ARCH_HOST,

@@ -12,149 +12,11 @@
  *   - at the end everything goes back: the buddy has every page but those of the tables.
  *
  * One thread plays all CPUs in turn (sim_plat.c), so races are not its business; order is. */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include "shadow.h"
+#include "fuzz_machine.h"
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
-#define AREA_BYTES ((size_t)10 << 20)
-#define TYPED      6u
-#define STALE      16u
-#define BULK_MOST  70u
-
-static struct {
-    const u8 *in, *end;
-    struct heap *h;
-    struct shadow s;
-    struct knobs knobs;
-    unsigned cpus; /* that it will have */
-    struct kmem_cache *typed[TYPED];
-    u64 constructed, destructed;
-    void *stale[STALE];
-    unsigned stale_at;
-    u64 pages_at_start, tables; /* pages; tables: what the heap keeps for itself since */
-    u8 seed;
-    unsigned reports;
-    struct badfree_report report;
-} z;
-
-static u8 take(void)
-{
-    return z.in < z.end ? *z.in++ : 0;
-}
-
-static u32 take16(void)
-{
-    u32 low = take();
-
-    return low | (u32)take() << 8;
-}
-
-/* -- the machine -- */
-
-static char *area(void)
-{
-    static char *at;
-
-    if (!at) {
-        size_t align = PAGE_SIZE << MAX_ORDER;
-        char *p = mmap(NULL, AREA_BYTES + align, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-        MUST(p != MAP_FAILED);
-        at = (char *)round_up((uintptr_t)p, (uintptr_t)align);
-    }
-    return at;
-}
-
-static void choose_knobs(struct knobs *k)
-{
-    static const char *const limits[] = {"8/8/6/4/3/2", "1/1/1/1/1/1", "32/32/32/32/32/32",
-                                         "3/1/2/1/5/1"};
-    static const u64 objects[] = {32, 1, 2, 256}, bytes[] = {16384, 0, 1048576, 5000};
-    static const u64 partial[] = {5, 0, 1, 1000};
-    struct knob_refusals r;
-    u8 a = take(), b = take(), c = take();
-
-    MUST(knobs_parse(k, "", true, &r));
-    k->front = a & 1 ? V_front_none : V_front_bounded;
-    k->owner = a & 2 ? V_owner_lock : V_owner_tag;
-    k->pcp = a & 4 ? V_pcp_off : V_pcp_on;
-    k->objstate = (enum knob_value)(V_objstate_header + (a >> 3 & 3) % 3);
-    k->poison = (enum knob_value)(V_poison_off + (a >> 5 & 3) % 3);
-    k->lock = a & 128 ? V_lock_mcs : V_lock_tas;
-    k->stats_slab = (enum knob_value)(V_stats_slab_global + (b & 3) % 3);
-    k->stats_large = (enum knob_value)(V_stats_large_global + (b >> 2 & 3) % 3);
-    k->slab_min_partial = partial[b >> 4 & 3];
-    strcpy(k->pcp_limits, limits[b >> 6]);
-    k->bounded_objects = objects[c & 3];
-    k->bounded_bytes = bytes[c >> 2 & 3];
-    z.cpus = 1 + (c >> 4 & 3);
-}
-
-static void on_badfree(const struct badfree_report *r)
-{
-    z.report = *r;
-    z.reports++;
-}
-
-static bool boot(void)
-{
-    struct mem_range r[2];
-    u64 need, pages;
-    u8 shape, hole;
-
-    memset(z.typed, 0, sizeof(z.typed));
-    memset(z.stale, 0, sizeof(z.stale));
-    z.stale_at = z.reports = 0;
-    z.tables = z.constructed = z.destructed = 0;
-    z.seed = 0;
-    host_cpu_id = 0;
-    host_cpu_number = 1;
-    choose_knobs(&z.knobs);
-    shape = take();
-    hole = take();
-    pages = (AREA_BYTES >> PAGE_SHIFT) - 64 - (u64)(shape >> 2) * 16;
-    r[0] = (struct mem_range){area() + PAGE_SIZE * hole, pages - 256};
-    r[1] = r[0];
-    if (shape & 1) { /* the second is small, and may lie right behind */
-        r[1] =
-            (struct mem_range){(char *)r[0].base + ((pages - 400) << PAGE_SHIFT), 100 + hole / 4};
-        r[0].pages = pages - 400 - (shape & 2 ? hole / 8 : 0);
-    }
-    lockstat_init(&z.knobs, 1, NULL);
-    plat_unpoison(area(), AREA_BYTES);
-    z.h = heap_init(&z.knobs, r, 1 + (shape & 1), &need);
-    if (!z.h)
-        return false;
-    shadow_begin(&z.s, z.h);
-    z.pages_at_start = z.h->buddy[0].pages_free;
-    heap_set_badfree_handler(z.h, on_badfree);
-    return true;
-}
-
-static u64 pages_of(size_t bytes)
-{
-    u64 pages = 1;
-
-    while (pages << PAGE_SHIFT < bytes)
-        pages *= 2;
-    return pages;
-}
-
-static void boot_cpus(void)
-{
-    if (z.h->cpus)
-        return;
-    host_cpu_id = 0;
-    if (!heap_cpus_init(z.h, z.cpus))
-        return; /* short: goes on with the boot rows */
-    z.tables += pages_of(PLAT_CPU_STRIDE * z.cpus);
-    host_cpu_number = z.cpus;
-}
+#define BULK_MOST 70u
 
 /* -- what every answer is held against -- */
 
@@ -497,7 +359,7 @@ static void *choose_address(void)
         b = choose_block();
         return b ? b->p + (how & 4 ? take() : take16() * (size_t)16 % b->bytes) : NULL;
     case 2:
-        return area() + ((size_t)take16() << (how >> 2) % 10);
+        return machine_area() + ((size_t)take16() << (how >> 2) % 10);
     default:
         return how & 4 ? (void *)&z : (void *)((uintptr_t)0x1234567 << take() % 40);
     }
@@ -603,7 +465,7 @@ static void op_create(void)
         a.ctor = made_ctor, a.dtor = made_dtor;
     z.typed[i] = kmem_cache_create(z.h, &a);
     if (heap_cache_count(z.h) > before)
-        z.tables += pages_of(sizeof(struct kmem_cache));
+        z.tables += machine_table_pages(sizeof(struct kmem_cache));
     if (z.typed[i] && a.align)
         MUST(z.typed[i]->slot % a.align == 0);
 }
@@ -661,7 +523,7 @@ static void op_small(void)
         validate();
         break;
     default:
-        boot_cpus();
+        machine_boot_cpus();
         break;
     }
 }
@@ -704,11 +566,7 @@ static void halt(void)
     validate();
     MUST(z.constructed == z.destructed);
     MUST(z.h->buddy[0].pages_free + z.tables == z.pages_at_start);
-    host_cpu_id = 0;
-    for (u32 i = 0; i < z.h->caches; i++)
-        spin_destroy(&z.h->cache[i]->node[0].lock);
-    spin_destroy(&z.h->buddy[0].lock);
-    spin_destroy(&z.h->caches_lock);
+    machine_off();
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
@@ -717,13 +575,13 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
     z.in = data;
     z.end = data + size;
-    if (!boot())
+    if (!machine_boot())
         return 0;
     early = take() % 32;
     early = early < 24 ? 0 : early;
     while (z.in < z.end) {
         if (steps++ == early)
-            boot_cpus();
+            machine_boot_cpus();
         step();
         if (steps % 4 == 0)
             shadow_books(&z.s);
