@@ -23,6 +23,7 @@ struct panic_info;
  *   unsigned plat_cpu_id(void)                 the calling CPU; stable only while it cannot migrate
  *   size_t plat_cpu_offset(void)               plat_cpu_id() * PLAT_CPU_STRIDE, kept ready where that
  *                                              saves instructions
+ *   void *plat_cpu_part(void *cpu0)            cpu0 + plat_cpu_offset(), in one instruction where that can be
  *   unsigned plat_cpu_count(void)              CPUs started; only grows, at boot
  *   unsigned long plat_irq_save(void)          interrupts off; returns what restore needs
  *   void plat_irq_restore(unsigned long)
@@ -32,6 +33,8 @@ struct panic_info;
  *   u64 plat_cycles(void)                      the clock, not serialising
  *   void plat_counter_add(u64 *p, u64 v)       one unlocked add; *p is written by this CPU only (an
  *                                              interrupt on it included), read by any
+ *   bool plat_word_is(const u32 *p, u32 v)     *p == v by one relaxed load, which compilers do not fold
+ *                                              into the comparison by themselves; v is a constant
  *   void plat_poison(void *, size_t), plat_unpoison(void *, size_t)  tell ASan what may be
  *   touched; no-ops
  *                                              elsewhere */

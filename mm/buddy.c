@@ -22,7 +22,7 @@
 
 static u64 *row(struct buddy *b)
 {
-    return ((struct node_row *)cpu_part(b->row, plat_cpu_offset()))->ctr;
+    return ((struct node_row *)plat_cpu_part(b->row))->ctr;
 }
 
 static void put_block(struct buddy *b, struct frame *f, unsigned order)

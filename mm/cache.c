@@ -38,23 +38,14 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj)
 
 /* -- slow path -- */
 
-static void *take_one(struct kmem_cache *c, struct cache_cpu *cc)
+/* Without a front end: one object straight from a slab. */
+static NOINLINE void *alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
+                                   struct cache_cpu *cc)
 {
     void *obj = NULL;
 
-    if (cc->limit == 0)
-        return slab_take(c, &obj, 1, true) ? obj : NULL;
-    obj = c->front->refill(c, cc);
-    if (obj && !object_allocate(c, obj, c->objstate))
-        return object_corrupt(c, obj);
-    return obj;
-}
-
-void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
-{
-    struct cache_cpu *cc = cache_cpu_mine(c);
-    void *obj = take_one(c, cc);
-
+    if (!slab_take(c, &obj, 1, true))
+        obj = NULL;
     plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
     plat_irq_restore(flags);
     if (obj)
@@ -62,17 +53,54 @@ void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags)
     return obj;
 }
 
-bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags)
+static NOINLINE bool free_direct(struct kmem_cache *c, void *obj, unsigned long flags,
+                                 struct cache_cpu *cc)
 {
-    struct cache_cpu *cc = cache_cpu_mine(c);
-
-    if (cc->limit == 0)
-        slab_put(c, &obj, 1);
-    else
-        c->front->put(c, cc, obj);
+    slab_put(c, &obj, 1);
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
+}
+
+static NOINLINE void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
+                                   struct cache_cpu *cc)
+{
+    void *obj = c->front->refill(c, cc);
+
+    if (obj && unlikely(!object_allocate(c, obj, c->objstate)))
+        return object_corrupt(c, obj);
+    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    plat_irq_restore(flags);
+    if (obj)
+        object_show(obj, size);
+    return obj;
+}
+
+static NOINLINE bool free_put(struct kmem_cache *c, void *obj, unsigned long flags,
+                              struct cache_cpu *cc)
+{
+    c->front->put(c, cc, obj);
+    plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+    plat_irq_restore(flags);
+    return true;
+}
+
+void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc)
+{
+    if (unlikely(!cc->limit))
+        return alloc_direct(c, size, flags, cc);
+    if (likely(c->front->alloc))
+        return c->front->alloc(c, size, flags, cc);
+    return alloc_refill(c, size, flags, cc);
+}
+
+bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
+{
+    if (unlikely(!cc->limit))
+        return free_direct(c, obj, flags, cc);
+    if (likely(c->front->free))
+        return c->front->free(c, obj, flags, cc);
+    return free_put(c, obj, flags, cc);
 }
 
 void *object_corrupt(const struct kmem_cache *c, void *obj)

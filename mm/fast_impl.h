@@ -15,9 +15,11 @@
 
 #include "objstate_impl.h"
 
-/* cache.c. Interrupts off; restores flags. */
-NOINLINE void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags);
-NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags);
+/* cache.c. Interrupts off; restores flags. cc is the CPU's. */
+NOINLINE void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags,
+                                struct cache_cpu *cc);
+NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags,
+                              struct cache_cpu *cc);
 /* The same calls, whole, for every mode but 0. */
 NOINLINE void *cache_alloc_mode(struct kmem_cache *c, size_t size);
 NOINLINE bool cache_free_mode(struct kmem_cache *c, void *obj);
@@ -39,7 +41,7 @@ static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum kno
     void *obj;
 
     if (unlikely(n-- == 0))
-        return cache_alloc_slow(c, size, flags);
+        return cache_alloc_slow(c, size, flags, cc);
     obj = cc->object[n];
     cache_cpu_count(cc, n);
     if (unlikely(!object_allocate(c, obj, objstate)))
@@ -62,29 +64,37 @@ static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
     cc = cache_cpu_mine(c);
     n = cc->count;
     if (unlikely(n >= cc->limit))
-        return cache_free_slow(c, obj, flags);
+        return cache_free_slow(c, obj, flags, cc);
     cc->object[n] = obj;
-    cache_cpu_count(cc, n + 1);
+    plat_counter_add(&cc->count, 1);
     plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
     plat_irq_restore(flags);
     return true;
 }
 
+/* c has no mode. */
+static ALWAYS_INLINE void *cache_alloc_plain(struct kmem_cache *c, size_t size)
+{
+    return cache_pop(c, size, V_objstate_header);
+}
+
 static ALWAYS_INLINE void *cache_alloc(struct kmem_cache *c, size_t size)
 {
-    if (unlikely(c->mode))
-        return cache_alloc_mode(c, size);
-    return cache_pop(c, size, V_objstate_header);
+    return unlikely(c->mode) ? cache_alloc_mode(c, size) : cache_alloc_plain(c, size);
+}
+
+/* obj lies in a slab of c, whose mode is 0. */
+static ALWAYS_INLINE bool cache_free_plain(struct kmem_cache *c, void *obj)
+{
+    if (unlikely(!object_claim(c, obj, V_objstate_header)))
+        return cache_free_refused(c, obj);
+    return cache_push(c, obj);
 }
 
 /* obj lies in a slab of c. */
 static ALWAYS_INLINE bool cache_free(struct kmem_cache *c, void *obj)
 {
-    if (unlikely(c->mode))
-        return cache_free_mode(c, obj);
-    if (unlikely(!object_claim(c, obj, V_objstate_header)))
-        return cache_free_refused(c, obj);
-    return cache_push(c, obj);
+    return unlikely(c->mode) ? cache_free_mode(c, obj) : cache_free_plain(c, obj);
 }
 
 #endif

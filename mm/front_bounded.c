@@ -13,13 +13,13 @@
  *
  * Locking: none; slab_take and slab_put take the cache lock. Contexts: thread, interrupt;
  * interrupts off. */
-#include "objstate_impl.h"
+#include "fast_impl.h"
 
-static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static ALWAYS_INLINE void *refill(struct kmem_cache *c, struct cache_cpu *cc)
 {
     unsigned got = slab_take(c, cc->object, cc->batch, false);
 
-    if (!got)
+    if (unlikely(!got))
         return NULL;
     plat_counter_add(&cc->ctr[CACHE_refill], 1);
     plat_counter_add(&cc->ctr[CACHE_refill_objects], got);
@@ -27,21 +27,57 @@ static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
     return cc->object[got - 1];
 }
 
-static void spill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
+{
+    return refill(c, cc);
+}
+
+static void *bounded_alloc(struct kmem_cache *c, size_t size, unsigned long flags,
+                           struct cache_cpu *cc)
+{
+    void *obj = refill(c, cc);
+
+    if (unlikely(!obj)) {
+        plat_counter_add(&cc->ctr[CACHE_alloc_fail], 1);
+        plat_irq_restore(flags);
+        return NULL;
+    }
+    object_set(c, obj, OBJECT_ALLOCATED); /* this CPU has just made it CACHED */
+    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
+    plat_irq_restore(flags);
+    object_show(obj, size);
+    return obj;
+}
+
+/* The coldest batch goes, the rest moves down, obj comes on top. */
+static ALWAYS_INLINE void spill(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
     u32 batch = cc->batch;
+    u64 left;
 
     slab_put(c, cc->object, batch);
-    cache_cpu_count(cc, cc->count - batch);
-    memmove(cc->object, cc->object + batch, cc->count * sizeof(cc->object[0]));
+    left = cc->count - batch;
+    memmove(cc->object, cc->object + batch, left * sizeof(cc->object[0]));
+    cc->object[left] = obj;
+    cache_cpu_count(cc, left + 1);
     plat_counter_add(&cc->ctr[CACHE_flush], 1);
     plat_counter_add(&cc->ctr[CACHE_flush_objects], batch);
 }
 
+static bool bounded_free(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
+{
+    spill(c, cc, obj);
+    plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+    plat_irq_restore(flags);
+    return true;
+}
+
 static void bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
-    if (cc->count >= cc->limit)
-        spill(c, cc);
+    if (cc->count >= cc->limit) {
+        spill(c, cc, obj);
+        return;
+    }
     cc->object[cc->count] = obj;
     cache_cpu_count(cc, cc->count + 1);
 }
@@ -97,6 +133,8 @@ const struct front_ops front_bounded = {
     .size = bounded_size,
     .refill = bounded_refill,
     .put = bounded_put,
+    .alloc = bounded_alloc,
+    .free = bounded_free,
     .drain = bounded_drain,
     .held = bounded_held,
     .validate = bounded_validate,

@@ -95,6 +95,8 @@ static void classes_init(struct heap *h)
                     &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL});
         CHECK(cache_register(h, c));
     }
+    /* All caches of a heap have the same mode. */
+    h->plain_size = h->kmalloc[0].mode ? 0 : KMALLOC_MAX_SMALL;
 }
 
 /* Bytes at the start of the home range that the heap itself needs. */

@@ -13,41 +13,46 @@
 /* -- fast path -- */
 
 static NOINLINE void *kmalloc_edge(struct heap *h, size_t size);
-static NOINLINE bool kfree_pages(struct heap *h, struct frame *f, u64 tag, void *p);
+static NOINLINE bool kfree_other(struct heap *h, void *p, u64 tag);
 static NOINLINE bool kfree_edge(struct heap *h, void *p);
 
 void *heap_kmalloc(struct heap *h, size_t size)
 {
-    if (unlikely(size - 1 >= KMALLOC_MAX_SMALL))
+    if (unlikely(size - 1 >= h->plain_size))
         return kmalloc_edge(h, size);
-    return cache_alloc(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
+    return cache_alloc_plain(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
 }
 
 bool heap_kfree(struct heap *h, void *p)
 {
     u64 i = frame_number(&h->frames, p);
-    struct frame *f = heap_frame(h, i);
     u64 tag;
 
     if (unlikely(i >= h->plain_frames))
         return kfree_edge(h, p);
-    tag = frame_tag_load(f);
-    if (likely(TAG_KIND(tag) == FRAME_SLAB))
-        return cache_free(TAG_CACHE(tag), p);
-    return kfree_pages(h, f, tag, p);
+    tag = frame_tag_load(heap_frame(h, i));
+    if (likely(TAG_IS_PLAIN(tag)))
+        return cache_free_plain(TAG_PLAIN_CACHE(tag), p);
+    return kfree_other(h, p, tag);
 }
 
 /* -- slow path -- */
 
+/* A size of no class, or any size where caches have a mode. */
 static void *kmalloc_edge(struct heap *h, size_t size)
 {
+    if (likely(size - 1 < KMALLOC_MAX_SMALL))
+        return cache_alloc_mode(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
     return size ? large_alloc(h, size) : ZERO_SIZE_PTR;
 }
 
-static bool kfree_pages(struct heap *h, struct frame *f, u64 tag, void *p)
+/* A free by what its frame says, whatever that is. */
+static bool kfree_other(struct heap *h, void *p, u64 tag)
 {
     if (TAG_KIND(tag) == FRAME_LARGE)
-        return large_free(h, f, tag, p);
+        return large_free(h, frame_of(&h->frames, p), tag, p);
+    if (likely(TAG_KIND(tag) == FRAME_SLAB))
+        return cache_free(TAG_CACHE(tag), p);
     return badfree(h, badfree_kind_of(h, p), p, tag, NULL);
 }
 
@@ -55,12 +60,10 @@ static bool kfree_pages(struct heap *h, struct frame *f, u64 tag, void *p)
 static bool kfree_edge(struct heap *h, void *p)
 {
     struct frame *f = frame_of(&h->frames, p);
-    u64 tag;
 
     if (!p || p == ZERO_SIZE_PTR)
         return true;
     if (!f)
         return badfree(h, BADFREE_foreign, p, 0, NULL);
-    tag = pages_owner(h, f);
-    return TAG_KIND(tag) == FRAME_SLAB ? cache_free(TAG_CACHE(tag), p) : kfree_pages(h, f, tag, p);
+    return kfree_other(h, p, pages_owner(h, f));
 }

@@ -7,7 +7,8 @@
  *   NONE       nobody says             tails of free and of allocated blocks
  *   RESERVED   never managed           holes, descriptors, the kernel itself
  *   FREE       the buddy               head only
- *   PARKED     a CPU's page cache      head only; the buddy counts it as allocated
+ *   PARKED     a CPU's page cache, or  head only; the buddy counts it as allocated
+ *              on its way there or out
  *   PAGES      a caller of alloc_pages head only
  *   LARGE      a large kmalloc         head only
  *   SLAB       a slab cache            every frame of the slab, each with its head and cache
@@ -52,7 +53,7 @@
 /* -- frames -- */
 
 enum frame_tag {
-    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 */
+    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 (or TAG_MODE) */
     FRAME_NONE,
     FRAME_RESERVED,
     FRAME_FREE,
@@ -73,10 +74,14 @@ struct frame {
 /* One word says kind and order, or kind and cache, so that a free learns its owner from one
  * load. */
 #define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
-#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache))
+#define TAG_MODE         8u /* beside SLAB: the cache has a mode */
+#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache) | ((cache)->mode ? TAG_MODE : 0))
 #define TAG_KIND(t)      ((enum frame_tag)((t)&7))
-#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)(t)) /* SLAB only */
-#define TAG_ORDER(t)     ((unsigned)((t) >> 8))                /* not SLAB */
+#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)((t) & ~(u64)15)) /* SLAB only */
+/* The cache if t is a slab's whose cache has no mode: all other tags have one of these bits. */
+#define TAG_IS_PLAIN(t)    (((t)&15) == 0)
+#define TAG_PLAIN_CACHE(t) ((struct kmem_cache *)(uintptr_t)(t))
+#define TAG_ORDER(t)       ((unsigned)((t) >> 8)) /* not SLAB */
 
 static ALWAYS_INLINE u64 frame_tag_load(const struct frame *f)
 {
@@ -88,11 +93,17 @@ static ALWAYS_INLINE void frame_tag_store(struct frame *f, u64 tag)
     __atomic_store_n(&f->tag, tag, __ATOMIC_RELEASE);
 }
 
-/* The claim of a freed block: of two racing frees one wins. *found gets what was there. */
+/* The claim of a freed block, *found → to (NONE or PARKED): of two racing frees one wins. *found
+ * gets what was there. */
+static ALWAYS_INLINE bool frame_claim_as(struct frame *f, u64 *found, u64 to)
+{
+    return __atomic_compare_exchange_n(&f->tag, found, to, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
 static ALWAYS_INLINE bool frame_claim(struct frame *f, u64 *found)
 {
-    return __atomic_compare_exchange_n(&f->tag, found, FRAME_NONE, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_ACQUIRE);
+    return frame_claim_as(f, found, FRAME_NONE);
 }
 
 /* Maps addresses to descriptors: one array over [base, base + 4096 * count). Fixed after init. */
@@ -214,6 +225,10 @@ struct front_ops {
     void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc);
     /* Takes a CACHED object; makes room first if there is none. */
     void (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+    /* Either may be NULL. The same two up to the end of the caller's call, in one function: they
+     * count it, restore interrupts, and for an allocation move the object to ALLOCATED. */
+    void *(*alloc)(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc);
+    bool (*free)(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc);
     /* Gives everything back to the slabs; how many objects. */
     unsigned (*drain)(struct kmem_cache *c, struct cache_cpu *cc);
     u64 (*held)(const struct kmem_cache *c); /* objects, all CPUs; relaxed loads, any context */
@@ -261,7 +276,7 @@ static ALWAYS_INLINE struct cache_cpu *cache_cpu(const struct kmem_cache *c, uns
 
 static ALWAYS_INLINE struct cache_cpu *cache_cpu_mine(const struct kmem_cache *c)
 {
-    return (struct cache_cpu *)(void *)(c->cpu_base + plat_cpu_offset());
+    return plat_cpu_part(c->cpu_base);
 }
 
 /* -- the heap -- */
@@ -286,6 +301,9 @@ struct heap {
     unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
     struct pcp *pcp;         /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
     bool pcp_on;
+    u32 pcp_orders;    /* orders below it have page caches: PCP_ORDERS, or 0 without pcp */
+    size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
+                        * the caches have a mode */
     bool large_plain; /* page caches, stats.large=percpu, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
     char *region;    /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
@@ -307,7 +325,7 @@ struct heap {
     struct cpu_row boot_cpu_row;
 };
 
-/* The calling CPU's part of something that lies in the region. */
+/* A CPU's part of something that lies in the region. */
 static ALWAYS_INLINE void *cpu_part(void *cpu0, size_t offset)
 {
     return (char *)cpu0 + offset;
@@ -315,7 +333,7 @@ static ALWAYS_INLINE void *cpu_part(void *cpu0, size_t offset)
 
 static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h)
 {
-    return ((struct cpu_row *)cpu_part(h->cpu_row, plat_cpu_offset()))->ctr;
+    return ((struct cpu_row *)plat_cpu_part(h->cpu_row))->ctr;
 }
 
 /* The descriptors stand right behind the heap, so the fast path needs no pointer to them. */
@@ -341,6 +359,8 @@ void heap_reclaim(struct heap *h);
 /* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
 NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
 void pcp_put(struct heap *h, struct frame *f, unsigned order); /* claimed: NONE */
+/* The same for a block that is tagged PARKED already and that pcp_push() had no room for. */
+void pcp_put_full(struct heap *h, struct frame *f, unsigned order);
 u64 pcp_drain_all(struct heap *h); /* every CPU's; pages given back. No lock held. */
 NODISCARD bool pcp_init(struct heap *h, unsigned cpus);
 u64 pcp_pages(const struct heap *h);

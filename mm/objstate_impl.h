@@ -75,7 +75,7 @@ static ALWAYS_INLINE bool object_allocate(const struct kmem_cache *c, void *obj,
     if (objstate == V_objstate_header) {
         u32 *word = &object_header(obj)->state;
 
-        if (unlikely(__atomic_load_n(word, __ATOMIC_RELAXED) != STATE_WORD(OBJECT_CACHED)))
+        if (unlikely(!plat_word_is(word, STATE_WORD(OBJECT_CACHED))))
             return false;
         __atomic_store_n(word, STATE_WORD(OBJECT_ALLOCATED), __ATOMIC_RELAXED);
     } else if (objstate == V_objstate_side) {
@@ -113,13 +113,20 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
 
 /* -- slow path -- */
 
-/* A move made by whoever owns obj, without looking. */
+/* A move made by whoever owns obj, without looking. objstate is c->objstate: a constant in the
+ * loops over many objects. */
+static ALWAYS_INLINE void object_move(const struct kmem_cache *c, void *obj, enum object_state s,
+                                      enum knob_value objstate)
+{
+    if (objstate == V_objstate_header)
+        __atomic_store_n(&object_header(obj)->state, STATE_WORD(s), __ATOMIC_RELAXED);
+    else if (objstate == V_objstate_side)
+        __atomic_store_n(object_side(c, obj), (u8)s, __ATOMIC_RELAXED);
+}
+
 static ALWAYS_INLINE void object_set(const struct kmem_cache *c, void *obj, enum object_state s)
 {
-    if (c->objstate == V_objstate_header)
-        __atomic_store_n(&object_header(obj)->state, STATE_WORD(s), __ATOMIC_RELAXED);
-    else if (c->objstate == V_objstate_side)
-        __atomic_store_n(object_side(c, obj), (u8)s, __ATOMIC_RELAXED);
+    object_move(c, obj, s, c->objstate);
 }
 
 /* The state as STATE_WORD(…), or whatever else is found; obj is an object's start. Not under off.
@@ -139,11 +146,17 @@ static inline bool object_live(const struct kmem_cache *c, void *obj)
 }
 
 /* Where the free-list link stands: in the header, else in the object (past a constructed one). */
-static ALWAYS_INLINE void **object_link(const struct kmem_cache *c, void *obj)
+static ALWAYS_INLINE void **object_link_at(const struct kmem_cache *c, void *obj,
+                                           enum knob_value objstate)
 {
-    if (c->objstate == V_objstate_header)
+    if (objstate == V_objstate_header)
         return &object_header(obj)->link;
     return (void **)(void *)((char *)obj + c->link_offset);
+}
+
+static ALWAYS_INLINE void **object_link(const struct kmem_cache *c, void *obj)
+{
+    return object_link_at(c, obj, c->objstate);
 }
 
 /* -- what a sanitizer may see -- */

@@ -16,7 +16,7 @@
 
 static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
 {
-    struct frame *f = h->pcp && order < PCP_ORDERS ? NULL : buddy_alloc(&h->buddy[0], order);
+    struct frame *f = order < h->pcp_orders ? NULL : buddy_alloc(&h->buddy[0], order);
 
     if (f || order > MAX_ORDER)
         return f;
@@ -37,7 +37,7 @@ struct frame *pages_get(struct heap *h, unsigned order)
 {
     struct frame *f;
 
-    if (likely(h->pcp && order < PCP_ORDERS)) {
+    if (likely(order < h->pcp_orders)) {
         f = pcp_get(h, order);
         if (likely(f))
             return f;
@@ -47,7 +47,7 @@ struct frame *pages_get(struct heap *h, unsigned order)
 
 void pages_put(struct heap *h, struct frame *head, unsigned order)
 {
-    if (likely(h->pcp && order < PCP_ORDERS))
+    if (likely(order < h->pcp_orders))
         pcp_put(h, head, order);
     else
         buddy_free(&h->buddy[0], head, order);
@@ -66,18 +66,34 @@ u64 pages_owner_locked_read(struct heap *h, const struct frame *f)
 
 /* -- alloc_pages, free_pages -- */
 
-void *alloc_pages(struct heap *h, unsigned order)
+static ALWAYS_INLINE void *pages_hand_out(struct heap *h, struct frame *f, unsigned order)
 {
-    struct frame *f = pages_get(h, order);
-
-    if (!f)
-        return NULL;
     plat_counter_add(&heap_cpu_counters(h)[CPU_alloc_pages_calls], 1);
     frame_tag_store(f, TAG(FRAME_PAGES, order));
     return frame_address(&h->frames, f);
 }
 
-bool free_pages(struct heap *h, void *block, unsigned order)
+static NOINLINE void *alloc_pages_slow(struct heap *h, unsigned order)
+{
+    struct frame *f = pages_get(h, order);
+
+    return f ? pages_hand_out(h, f, order) : NULL;
+}
+
+void *alloc_pages(struct heap *h, unsigned order)
+{
+    struct frame *f;
+
+    if (unlikely(order >= h->pcp_orders))
+        return alloc_pages_slow(h, order);
+    f = pcp_pop(h, order);
+    if (unlikely(!f))
+        return alloc_pages_slow(h, order);
+    return pages_hand_out(h, f, order);
+}
+
+/* Whatever free_pages() does not do the short way; says why a free is refused. */
+static NOINLINE bool free_pages_slow(struct heap *h, void *block, unsigned order)
 {
     struct frame *f = frame_of(&h->frames, block);
     u64 found;
@@ -95,6 +111,23 @@ bool free_pages(struct heap *h, void *block, unsigned order)
         return badfree(h, BADFREE_free_page, block, found, NULL);
     plat_counter_add(&heap_cpu_counters(h)[CPU_free_pages_calls], 1);
     pages_put(h, f, order);
+    return true;
+}
+
+bool free_pages(struct heap *h, void *block, unsigned order)
+{
+    u64 i = frame_number(&h->frames, block), found = TAG(FRAME_PAGES, order);
+    struct frame *f = heap_frame(h, i);
+
+    if (unlikely(i >= h->plain_frames || order >= h->pcp_orders ||
+                 ((uintptr_t)block & (PAGE_SIZE - 1))))
+        return free_pages_slow(h, block, order);
+    /* The tag says it all: a block of this order that is a caller's. */
+    if (unlikely(!frame_claim_as(f, &found, TAG(FRAME_PARKED, order))))
+        return free_pages_slow(h, block, order);
+    plat_counter_add(&heap_cpu_counters(h)[CPU_free_pages_calls], 1);
+    if (unlikely(!pcp_push(h, f, order)))
+        pcp_put_full(h, f, order);
     return true;
 }
 
@@ -164,12 +197,14 @@ void *large_alloc(struct heap *h, size_t size)
     return p;
 }
 
-/* The block is claimed. */
-static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, unsigned order)
+static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, u64 tag, void *p)
 {
-    if (h->poison == V_poison_full) {
-        void *p = frame_address(&h->frames, f);
+    unsigned order = TAG_ORDER(tag);
 
+    if (!frame_claim(f, &tag))
+        return badfree(h, BADFREE_free_page, p, tag, NULL);
+    large_count(h, false, PAGE_SIZE << order, h->stats_large);
+    if (h->poison == V_poison_full) {
         plat_unpoison(p, PAGE_SIZE << order);
         memset(p, POISON_FREE, PAGE_SIZE << order);
     }
@@ -183,14 +218,12 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
 
     if (unlikely((uintptr_t)p & (PAGE_SIZE - 1)))
         return badfree(h, BADFREE_interior, p, tag, NULL);
-    if (unlikely(!frame_claim(f, &tag)))
+    if (unlikely(!h->large_plain || order >= PCP_ORDERS))
+        return large_free_slow(h, f, tag, p);
+    if (unlikely(!frame_claim_as(f, &tag, TAG(FRAME_PARKED, order))))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
-    if (unlikely(!h->large_plain)) {
-        large_count(h, false, PAGE_SIZE << order, h->stats_large);
-        return large_free_slow(h, f, order);
-    }
     large_count(h, false, PAGE_SIZE << order, V_stats_large_percpu);
-    if (unlikely(order >= PCP_ORDERS || !pcp_push(h, f, order)))
-        return large_free_slow(h, f, order);
+    if (unlikely(!pcp_push(h, f, order)))
+        pcp_put_full(h, f, order);
     return true;
 }

@@ -31,8 +31,10 @@ struct frame *pcp_get(struct heap *h, unsigned order)
     unsigned long flags;
     struct pcp *p;
 
-    if (likely(f))
+    if (likely(f)) {
+        frame_tag_store(f, FRAME_NONE);
         return f;
+    }
     flags = plat_irq_save();
     p = pcp_mine(h);
     if (unlikely(!pcp_try_enter(p))) {
@@ -48,19 +50,21 @@ struct frame *pcp_get(struct heap *h, unsigned order)
     return f;
 }
 
-void pcp_put(struct heap *h, struct frame *f, unsigned order)
+static void put_in_buddy(struct heap *h, struct frame *f, unsigned order)
 {
-    unsigned long flags;
-    struct pcp *p;
+    frame_tag_store(f, FRAME_NONE);
+    buddy_free(&h->buddy[0], f, order);
+}
 
-    if (likely(pcp_push(h, f, order)))
-        return;
-    flags = plat_irq_save();
-    p = pcp_mine(h);
+void pcp_put_full(struct heap *h, struct frame *f, unsigned order)
+{
+    unsigned long flags = plat_irq_save();
+    struct pcp *p = pcp_mine(h);
+
     if (unlikely(!pcp_try_enter(p))) {
         plat_counter_add(&pcp_row(h)[NODE_pcp_busy], 1);
         plat_irq_restore(flags);
-        buddy_free(&h->buddy[0], f, order);
+        put_in_buddy(h, f, order);
         return;
     }
     if (p->stack[order].count >= p->stack[order].limit)
@@ -70,7 +74,14 @@ void pcp_put(struct heap *h, struct frame *f, unsigned order)
     /* There is room now, unless an interrupt took it, or a drain is about: then the buddy has
      * it. */
     if (!pcp_push(h, f, order))
-        buddy_free(&h->buddy[0], f, order);
+        put_in_buddy(h, f, order);
+}
+
+void pcp_put(struct heap *h, struct frame *f, unsigned order)
+{
+    frame_tag_store(f, TAG(FRAME_PARKED, order));
+    if (unlikely(!pcp_push(h, f, order)))
+        pcp_put_full(h, f, order);
 }
 
 /* -- slow path: flag held, interrupts off -- */
@@ -164,6 +175,7 @@ bool pcp_init(struct heap *h, unsigned cpus)
         }
     }
     h->pcp = first;
+    h->pcp_orders = PCP_ORDERS;
     return true;
 }
 

@@ -9,7 +9,7 @@
 
 static ALWAYS_INLINE struct pcp *pcp_mine(struct heap *h)
 {
-    return cpu_part(h->pcp, plat_cpu_offset());
+    return plat_cpu_part(h->pcp);
 }
 
 static ALWAYS_INLINE bool pcp_try_enter(struct pcp *p)
@@ -29,11 +29,11 @@ static ALWAYS_INLINE void pcp_count_set(struct pcp_stack *s, u32 count)
 
 static ALWAYS_INLINE u64 *pcp_row(struct heap *h)
 {
-    return ((struct node_row *)cpu_part(h->buddy[0].row, plat_cpu_offset()))->ctr;
+    return ((struct node_row *)plat_cpu_part(h->buddy[0].row))->ctr;
 }
 
-/* The hottest block, tag NONE; NULL if there is none or a drain is about (nothing is counted
- * then). */
+/* The hottest block, still tagged PARKED: the caller, whose it is now, says what it is. NULL if
+ * there is none or a drain is about (nothing is counted then). */
 static ALWAYS_INLINE struct frame *pcp_pop(struct heap *h, unsigned order)
 {
     unsigned long flags = plat_irq_save();
@@ -48,7 +48,6 @@ static ALWAYS_INLINE struct frame *pcp_pop(struct heap *h, unsigned order)
             f = s->block[n];
             pcp_count_set(s, (u32)n);
             plat_counter_add(&pcp_row(h)[NODE_pcp_hit], 1);
-            frame_tag_store(f, FRAME_NONE);
         }
         pcp_leave(p);
     }
@@ -58,21 +57,24 @@ static ALWAYS_INLINE struct frame *pcp_pop(struct heap *h, unsigned order)
     return f;
 }
 
-/* False if the stack is full or a drain is about. f is claimed: NONE. */
+/* f is this CPU's alone and tagged PARKED already. False if the stack is full or a drain is
+ * about. */
 static ALWAYS_INLINE bool pcp_push(struct heap *h, struct frame *f, unsigned order)
 {
-    unsigned long flags = plat_irq_save();
-    struct pcp *p = pcp_mine(h);
-    struct pcp_stack *s = &p->stack[order];
+    unsigned long flags;
+    struct pcp_stack *s;
     bool parked = false;
+    struct pcp *p;
     u64 n;
 
+    if (PLAT_REDZONE_BYTES)
+        plat_poison(frame_address(&h->frames, f), PAGE_SIZE << order);
+    flags = plat_irq_save();
+    p = pcp_mine(h);
+    s = &p->stack[order];
     if (likely(pcp_try_enter(p))) {
         n = s->count;
         if (likely(n < s->limit)) {
-            if (PLAT_REDZONE_BYTES)
-                plat_poison(frame_address(&h->frames, f), PAGE_SIZE << order);
-            frame_tag_store(f, TAG(FRAME_PARKED, order));
             s->block[n] = f;
             pcp_count_set(s, (u32)n + 1);
             plat_counter_add(&pcp_row(h)[NODE_pcp_park], 1);

@@ -40,38 +40,35 @@ static void free_objects_add(struct cache_node *n, u64 v)
     __atomic_store_n(&n->free_objects, n->free_objects + v, __ATOMIC_RELAXED);
 }
 
-/* A slab with room, on the partial list, or NULL. */
-static struct frame *slab_with_room_locked(struct kmem_cache *c, struct cache_node *n)
+/* Takes want objects from the front of s's list, which has as many. */
+static ALWAYS_INLINE void take_run(const struct kmem_cache *c, struct frame *s, void **out,
+                                   unsigned want, enum object_state to, enum knob_value objstate)
 {
-    struct list *e = list_first(&n->partial);
-    struct frame *s;
+    void *obj = s->freelist;
 
-    if (e)
-        return list_entry(e, struct frame, link);
-    e = list_pop_front(&n->empty);
-    if (!e)
-        return NULL;
-    n->empties--;
-    s = list_entry(e, struct frame, link);
-    list_partial(c, n, s);
-    return s;
+    for (unsigned i = 0; i < want; i++) {
+        object_move(c, obj, to, objstate);
+        out[i] = obj;
+        obj = *object_link_at(c, obj, objstate);
+    }
+    s->freelist = obj;
 }
 
 static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
                                       void **out, unsigned want, enum object_state to)
 {
-    unsigned got = 0;
+    unsigned room = c->capacity - s->inuse, got = MIN(room, want);
 
-    while (got < want && s->freelist) {
-        void *obj = s->freelist;
-
-        s->freelist = *object_link(c, obj);
-        object_set(c, obj, to);
-        out[got++] = obj;
-    }
+    if (likely(c->objstate == V_objstate_header))
+        take_run(c, s, out, got, to, V_objstate_header);
+    else if (c->objstate == V_objstate_side)
+        take_run(c, s, out, got, to, V_objstate_side);
+    else
+        take_run(c, s, out, got, to, V_objstate_off);
+    CHECK_VALUES((s->freelist == NULL) == (got == room), s->freelist, room - got);
     s->inuse += got;
     free_objects_add(n, -(u64)got);
-    if (!s->freelist) {
+    if (got == room) {
         unlist_partial(c, n, s);
         list_push_front(&n->full, &s->link);
     }
@@ -80,28 +77,48 @@ static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n
 
 static struct frame *slab_create(struct kmem_cache *c);
 
+/* No partial slab: an empty one becomes one; if there is none either and grow is set, a new one.
+ * NULL: neither. Drops the lock to make one. */
+static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cache_node *n,
+                                               bool grow)
+{
+    struct list *e = list_pop_front(&n->empty);
+    struct frame *s;
+
+    if (e) {
+        n->empties--;
+        s = list_entry(e, struct frame, link);
+    } else {
+        if (!grow)
+            return NULL;
+        spin_unlock(&n->lock);
+        s = slab_create(c);
+        spin_lock(&n->lock);
+        if (!s)
+            return NULL;
+        __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
+        free_objects_add(n, c->capacity);
+    }
+    list_partial(c, n, s);
+    return s;
+}
+
 unsigned slab_take(struct kmem_cache *c, void **out, unsigned want, bool allocated)
 {
     enum object_state to = allocated ? OBJECT_ALLOCATED : OBJECT_CACHED;
     struct cache_node *n = &c->node[0];
     unsigned got = 0;
-    struct frame *s;
 
     spin_lock(&n->lock);
     while (got < want) {
-        s = slab_with_room_locked(c, n);
-        if (!s) {
-            if (got)
-                break; /* some is enough: the caller comes again */
-            spin_unlock(&n->lock);
-            s = slab_create(c);
-            if (!s)
-                return 0;
-            spin_lock(&n->lock);
-            __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
-            free_objects_add(n, c->capacity);
-            list_partial(c, n, s);
-        }
+        struct list *e = n->partial.next;
+        struct frame *s = list_entry(e, struct frame, link);
+
+        /* Some is enough to do without a new slab: the caller comes again. */
+        if (unlikely(e == &n->partial))
+            s = slab_find_locked(c, n, got == 0);
+        if (unlikely(!s))
+            break;
         got += take_from_slab_locked(c, n, s, out + got, want - got, to);
     }
     spin_unlock(&n->lock);
@@ -110,35 +127,85 @@ unsigned slab_take(struct kmem_cache *c, void **out, unsigned want, bool allocat
 
 /* -- giving objects back -- */
 
-/* Puts one object into its slab. The slab, if it emptied and is one too many: off every list, the
- * caller's. */
-static struct frame *put_object_locked(struct kmem_cache *c, struct cache_node *n, void *obj)
+static ALWAYS_INLINE void put_first(const struct kmem_cache *c, void *obj, void **first,
+                                    enum knob_value objstate)
 {
-    struct frame *s = frame_of(&c->heap->frames, obj)->head;
-    bool was_full = !s->freelist;
+    object_move(c, obj, OBJECT_FREE, objstate);
+    *object_link_at(c, obj, objstate) = *first;
+    *first = obj;
+}
 
-    CHECK_VALUES(s->inuse > 0, obj, s->inuse);
-    object_set(c, obj, OBJECT_FREE);
-    *object_link(c, obj) = s->freelist;
-    s->freelist = obj;
-    s->inuse--;
-    free_objects_add(n, 1);
+/* Puts objects into their slab, s, up to the first that lies in another; returns how many. Looks at
+ * four at a time: mostly a whole batch is of one slab. */
+static ALWAYS_INLINE unsigned put_run(const struct kmem_cache *c, struct frame *s, void *const *obj,
+                                      unsigned count, enum knob_value objstate)
+{
+    uintptr_t inside = ~((PAGE_SIZE << c->order) - 1); /* a slab is aligned to its size */
+    uintptr_t base = (uintptr_t)obj[0];
+    void *first = s->freelist;
+    void *const *at = obj, *const *end = obj + count;
+
+    for (; end - at >= 4; at += 4) {
+        void *a = at[0], *b = at[1], *d = at[2], *e = at[3];
+
+        if ((((uintptr_t)a ^ base) | ((uintptr_t)b ^ base) | ((uintptr_t)d ^ base) |
+             ((uintptr_t)e ^ base)) &
+            inside)
+            break;
+        put_first(c, a, &first, objstate);
+        put_first(c, b, &first, objstate);
+        put_first(c, d, &first, objstate);
+        put_first(c, e, &first, objstate);
+    }
+    for (; at < end && (((uintptr_t)*at ^ base) & inside) == 0; at++)
+        put_first(c, *at, &first, objstate);
+    s->freelist = first;
+    return (unsigned)(at - obj);
+}
+
+/* s has just got objects back; puts it on the list where it belongs. If it emptied and is one too
+ * many: on the list of those to give back, no longer the node's. */
+static NOINLINE void slab_relist_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
+                                        bool was_full, struct list *gone)
+{
     if (was_full)
         list_remove(&s->link);
-    if (s->inuse == 0) {
-        if (!was_full)
-            unlist_partial(c, n, s);
-        if (n->partials + n->empties >= c->heap->min_partial) {
-            __atomic_store_n(&n->slabs, n->slabs - 1, __ATOMIC_RELAXED);
-            free_objects_add(n, -(u64)c->capacity);
-            return s;
-        }
-        list_push_front(&n->empty, &s->link);
-        n->empties++;
-    } else if (was_full) {
+    if (s->inuse) {
         list_partial(c, n, s);
+        return;
     }
-    return NULL;
+    if (!was_full)
+        unlist_partial(c, n, s);
+    if (n->partials + n->empties >= c->heap->min_partial) {
+        __atomic_store_n(&n->slabs, n->slabs - 1, __ATOMIC_RELAXED);
+        free_objects_add(n, -(u64)c->capacity);
+        list_push_back(gone, &s->link);
+        return;
+    }
+    list_push_front(&n->empty, &s->link);
+    n->empties++;
+}
+
+/* Puts back the objects at the front of obj that lie in one slab; returns how many. */
+static unsigned put_some_locked(struct kmem_cache *c, struct cache_node *n, void *const *obj,
+                                unsigned count, struct list *gone)
+{
+    struct frame *s = frame_of(&c->heap->frames, obj[0])->head;
+    bool was_full = !s->freelist;
+    unsigned put;
+
+    if (likely(c->objstate == V_objstate_header))
+        put = put_run(c, s, obj, count, V_objstate_header);
+    else if (c->objstate == V_objstate_side)
+        put = put_run(c, s, obj, count, V_objstate_side);
+    else
+        put = put_run(c, s, obj, count, V_objstate_off);
+    CHECK_VALUES(s->inuse >= put, obj[0], s->inuse);
+    s->inuse -= put;
+    free_objects_add(n, put);
+    if (unlikely(was_full || s->inuse == 0))
+        slab_relist_locked(c, n, s, was_full, gone);
+    return put;
 }
 
 static void slab_release(struct kmem_cache *c, struct frame *s);
@@ -159,12 +226,8 @@ void slab_put(struct kmem_cache *c, void *const *obj, unsigned count)
     struct list gone = LIST_INIT(gone);
 
     spin_lock(&n->lock);
-    for (unsigned i = 0; i < count; i++) {
-        struct frame *s = put_object_locked(c, n, obj[i]);
-
-        if (unlikely(s))
-            list_push_back(&gone, &s->link);
-    }
+    for (unsigned i = 0; i < count;)
+        i += put_some_locked(c, n, obj + i, count - i, &gone);
     spin_unlock(&n->lock);
     if (unlikely(!list_empty(&gone)))
         release_all(c, &gone, CACHE_slab_free_empty);
@@ -189,48 +252,78 @@ unsigned slab_shrink(struct kmem_cache *c)
 
 /* -- making and unmaking a slab -- */
 
-static void object_init(struct kmem_cache *c, void *obj)
+/* Last the head, which others look at. Mostly there is one frame: not worth unrolling. */
+static void slab_tag(struct frame *s, unsigned order, u64 tag)
 {
-    if (c->objstate == V_objstate_header)
+    struct frame *f = s + ((size_t)1 << order);
+
+#pragma clang loop unroll(disable)
+    do
+        frame_tag_store(--f, tag);
+    while (f != s);
+}
+
+/* Objects with fills, a zone or a constructor. */
+static void objects_make(struct kmem_cache *c, struct frame *s, char *first)
+{
+    void **tail = &s->freelist;
+
+    for (u32 i = 0; i < c->capacity; i++) {
+        void *obj = first + (size_t)c->slot * i;
+
         object_set(c, obj, OBJECT_FREE);
-    if (c->mode & (MODE_POISON_FREE | MODE_POISON_FULL))
-        if (!c->ctor)
+        if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !c->ctor)
             memset(obj, POISON_FREE, c->size);
-    memset((char *)obj + c->size, POISON_REDZONE, c->zone);
-    if (c->ctor)
-        c->ctor(obj);
+        memset((char *)obj + c->size, POISON_REDZONE, c->zone);
+        if (c->ctor)
+            c->ctor(obj);
+        *tail = obj;
+        tail = object_link(c, obj);
+    }
+    *tail = NULL;
+    for (u32 i = 0; i < c->capacity; i++)
+        object_hide(c, first + (size_t)c->slot * i);
+}
+
+/* The others: state and link are all there is to write. */
+static ALWAYS_INLINE void objects_link(const struct kmem_cache *c, struct frame *s, char *first,
+                                       enum knob_value objstate)
+{
+    u32 slot = c->slot, left = c->capacity;
+    char *obj = first;
+
+    s->freelist = obj;
+    while (--left) {
+        object_move(c, obj, OBJECT_FREE, objstate);
+        *object_link_at(c, obj, objstate) = obj + slot;
+        obj += slot;
+    }
+    object_move(c, obj, OBJECT_FREE, objstate);
+    *object_link_at(c, obj, objstate) = NULL;
 }
 
 /* A new slab with all objects FREE, linked in address order; on no list, seen by nobody. */
 static struct frame *slab_create(struct kmem_cache *c)
 {
     struct frame *s = pages_get(c->heap, c->order);
-    char *base;
-    void **tail;
+    char *first;
 
     if (!s)
         return NULL;
-    base = frame_address(&c->heap->frames, s);
+    first = (char *)frame_address(&c->heap->frames, s) + c->lead;
     s->inuse = 0;
-    s->freelist = NULL;
     list_init(&s->link);
     for (u64 i = 0; i < (u64)1 << c->order; i++)
         s[i].head = s;
-    if (c->objstate == V_objstate_side)
-        memset(base, OBJECT_FREE, c->capacity);
-    tail = &s->freelist;
-    for (u32 i = 0; i < c->capacity; i++) {
-        void *obj = base + c->lead + (size_t)c->slot * i;
-
-        object_init(c, obj);
-        *tail = obj;
-        tail = object_link(c, obj);
-    }
-    *tail = NULL;
-    for (u32 i = 0; i < c->capacity; i++)
-        object_hide(c, base + c->lead + (size_t)c->slot * i);
-    for (u64 i = (u64)1 << c->order; i-- > 0;)
-        frame_tag_store(&s[i], TAG_SLAB(c));
+    if (c->zone || c->ctor || (c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)))
+        objects_make(c, s, first);
+    else if (likely(c->objstate == V_objstate_header))
+        objects_link(c, s, first, V_objstate_header);
+    else if (c->objstate == V_objstate_side)
+        objects_link(c, s, first, V_objstate_side);
+    else
+        objects_link(c, s, first, V_objstate_off);
+    slab_tag(s, c->order, TAG_SLAB(c));
     plat_counter_add(&row(c)[CACHE_slab_alloc], 1);
     return s;
 }
@@ -247,8 +340,7 @@ static void slab_release(struct kmem_cache *c, struct frame *s)
             c->dtor(base + c->lead + (size_t)c->slot * i);
         }
     /* head stays: a bad free that has just read the tag may still follow it (docs/RACES.md). */
-    for (u64 i = (u64)1 << c->order; i-- > 0;)
-        frame_tag_store(&s[i], FRAME_NONE);
+    slab_tag(s, c->order, FRAME_NONE);
     pages_put(c->heap, s, c->order);
 }
 

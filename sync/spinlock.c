@@ -96,15 +96,14 @@ static bool lock_try(struct spinlock *l, unsigned cpu)
     }
 }
 
-void spin_lock(struct spinlock *l)
+/* Every acquisition but an uncontended one of a tas lock. */
+static NOINLINE void lock_other(struct spinlock *l, bool tried)
 {
     unsigned cpu = plat_cpu_id();
     bool contended = false;
     u64 wait = 0;
 
-    ASSERT(plat_irqs_off());
-    lockrank_acquire(l);
-    if (unlikely(!lock_try(l, cpu))) {
+    if (unlikely(tried || !lock_try(l, cpu))) {
         bool timed = sync_config.stat == V_lockstat_time;
         u64 from = timed ? plat_cycles() : 0;
 
@@ -120,6 +119,25 @@ void spin_lock(struct spinlock *l)
     }
     __atomic_store_n(&l->holder, (u8)(cpu + 1), __ATOMIC_RELAXED);
     count_acquisition(l, cpu, contended, wait);
+}
+
+void spin_lock(struct spinlock *l)
+{
+    unsigned cpu = plat_cpu_id();
+
+    ASSERT(plat_irqs_off());
+    lockrank_acquire(l);
+    /* Tail calls: the common acquisition saves no register. */
+    if (unlikely(sync_config.algorithm != V_lock_tas)) {
+        lock_other(l, false);
+        return;
+    }
+    if (unlikely(!tas_try(l))) {
+        lock_other(l, true);
+        return;
+    }
+    __atomic_store_n(&l->holder, (u8)(cpu + 1), __ATOMIC_RELAXED);
+    count_acquisition(l, cpu, false, 0);
 }
 
 bool spin_trylock(struct spinlock *l)
@@ -145,13 +163,8 @@ static void count_hold(struct spinlock *l, unsigned cpu)
         plat_counter_add(&ctr[LOCK_hold_cycles_max], held - ctr[LOCK_hold_cycles_max]);
 }
 
-void spin_unlock(struct spinlock *l)
+static void release(struct spinlock *l, unsigned cpu)
 {
-    unsigned cpu = plat_cpu_id();
-
-    ASSERT(spin_held_by_me(l));
-    if (unlikely(l->taken_at))
-        count_hold(l, cpu);
     lockrank_release(l);
     __atomic_store_n(&l->holder, 0, __ATOMIC_RELAXED);
     if (sync_config.algorithm == V_lock_ticket)
@@ -160,6 +173,23 @@ void spin_unlock(struct spinlock *l)
         mcs_release(l, cpu);
     else
         __atomic_store_n(&l->word, 0, __ATOMIC_RELEASE);
+}
+
+static NOINLINE void unlock_timed(struct spinlock *l, unsigned cpu)
+{
+    count_hold(l, cpu);
+    release(l, cpu);
+}
+
+void spin_unlock(struct spinlock *l)
+{
+    unsigned cpu = plat_cpu_id();
+
+    ASSERT(spin_held_by_me(l));
+    if (unlikely(l->taken_at))
+        unlock_timed(l, cpu);
+    else
+        release(l, cpu);
 }
 
 /* -- checks -- */

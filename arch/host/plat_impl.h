@@ -38,6 +38,11 @@ static ALWAYS_INLINE size_t plat_cpu_offset(void)
     return host_cpu_id * PLAT_CPU_STRIDE;
 }
 
+static ALWAYS_INLINE void *plat_cpu_part(void *cpu0)
+{
+    return (char *)cpu0 + plat_cpu_offset();
+}
+
 static ALWAYS_INLINE unsigned plat_cpu_count(void)
 {
     return __atomic_load_n(&host_cpu_number, __ATOMIC_ACQUIRE);
@@ -92,6 +97,18 @@ static ALWAYS_INLINE void plat_counter_add(u64 *p, u64 v)
     __atomic_store_n(p, __atomic_load_n(p, __ATOMIC_RELAXED) + v, __ATOMIC_RELAXED);
 #else
     __asm__ volatile("addq %1, %0" : "+m"(*p) : "er"(v) : "cc");
+#endif
+}
+
+static ALWAYS_INLINE bool plat_word_is(const u32 *p, u32 v)
+{
+#if defined(HOST_ASAN) || defined(HOST_TSAN)
+    return __atomic_load_n(p, __ATOMIC_RELAXED) == v;
+#else
+    bool same;
+
+    __asm__ volatile("cmpl %2, %1" : "=@cce"(same) : "m"(*p), "i"(v));
+    return same;
 #endif
 }
 

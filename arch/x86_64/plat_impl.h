@@ -43,6 +43,13 @@ static ALWAYS_INLINE size_t plat_cpu_offset(void)
     return *(const __attribute__((address_space(256))) size_t *)CPU_AREA_OFFSET;
 }
 
+/* Volatile: it must not be moved out of the section that keeps the CPU. */
+static ALWAYS_INLINE void *plat_cpu_part(void *cpu0)
+{
+    asm volatile("addq %%gs:%c1, %0" : "+r"(cpu0) : "i"(CPU_AREA_OFFSET) : "cc");
+    return cpu0;
+}
+
 static ALWAYS_INLINE unsigned plat_cpu_count(void)
 {
     return __atomic_load_n(&x86_cpu_count, __ATOMIC_RELAXED);
@@ -104,6 +111,14 @@ static ALWAYS_INLINE u64 plat_cycles(void)
 static ALWAYS_INLINE void plat_counter_add(u64 *p, u64 v)
 {
     asm volatile("addq %1, %0" : "+m"(*p) : "er"(v) : "cc");
+}
+
+static ALWAYS_INLINE bool plat_word_is(const u32 *p, u32 v)
+{
+    bool same;
+
+    asm volatile("cmpl %2, %1" : "=@cce"(same) : "m"(*p), "i"(v));
+    return same;
 }
 
 static ALWAYS_INLINE void plat_poison(void *p, size_t n)
