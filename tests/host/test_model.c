@@ -277,6 +277,25 @@ static void slab_is_whole(void)
     whole();
 }
 
+static void bulk_and_back(void)
+{
+    void *p[3];
+
+    if (kmem_cache_alloc_bulk(&h->kmalloc[2], 3, p)) {
+        MODEL_EXPECT(p[0] != p[1] && p[1] != p[2] && p[0] != p[2]);
+        MODEL_EXPECT(kmem_cache_free_bulk(&h->kmalloc[2], 3, p) == 3);
+    }
+}
+
+/* One of the two was freed; the other is there still. */
+static void one_is_left(void)
+{
+    MODEL_EXPECT(winners() == 1);
+    MODEL_EXPECT(all_badfrees() == 0);
+    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 1);
+    whole();
+}
+
 static bool is_cache_lock(const volatile void *p)
 {
     return p == &h->kmalloc[2].node[0].lock.word;
@@ -467,6 +486,15 @@ static const struct model models[] = {
      object_setup,
      {free_block, free_other_too, take_object},
      slab_is_whole,
+     MUTANT_IGNORE,
+     is_cache_lock},
+    {"bulk calls against a free and a shrink",
+     "slab.min_partial=0 bounded.objects=2",
+     3,
+     2,
+     object_setup,
+     {bulk_and_back, free_block, shrink},
+     one_is_left,
      MUTANT_IGNORE,
      is_cache_lock},
     {"the last page is parked elsewhere",
