@@ -4,8 +4,8 @@
  * How. The variant `model` is compiled as for TSan, but only its atomic accesses are instrumented, and
  * the functions that the compiler calls for them (__tsan_atomic…) are here. Each is a step: before it,
  * another CPU may go on instead. CPUs are coroutines. A run follows a list of choices and is otherwise
- * deterministic: memory lies at one address, and is a private mapping of what it was after the set-up,
- * thrown away before each run. The next run changes the last choice that has another way (depth
+ * deterministic: memory lies at one address, and the pages that any run has written to are put back before
+ * each as the set-up left them (the others are read-only, and their first write is a signal). The next run changes the last choice that has another way (depth
  * first), so every order is run once.
  *
  * What keeps that finite and short:
@@ -38,6 +38,7 @@
 #include "model.h"
 
 #define AREA_BYTES  ((size_t)6 << 20)
+#define AREA_PAGES  (AREA_BYTES / PAGE_SIZE)
 #define STACK_BYTES ((size_t)64 << 10)
 #define CHOICES     8192u /* places to choose at in one run; more is a livelock */
 #define WORDS       4096u /* hash table of words; a power of two */
@@ -81,7 +82,9 @@ static struct {
     struct step trace[TRACE];
     u64 steps, run_steps;
     const char *why;
-    char *area;
+    char *area, *snapshot;
+    u16 dirty[AREA_PAGES]; /* pages that a run has written to */
+    unsigned dirty_count;
 } x;
 
 /* -- choosing -- */
@@ -340,13 +343,32 @@ static void coroutine_main(void)
     setcontext(&x.explorer);
 }
 
+static void put_back(void)
+{
+    for (unsigned i = 0; i < x.dirty_count; i++)
+        memcpy(x.area + x.dirty[i] * PAGE_SIZE, x.snapshot + x.dirty[i] * PAGE_SIZE, PAGE_SIZE);
+}
+
+/* The first write to a page since the set-up. */
+static void on_write(int signal_number, siginfo_t *info, void *context)
+{
+    size_t at = (size_t)((char *)info->si_addr - x.area);
+
+    (void)context;
+    if (at >= AREA_BYTES || x.dirty_count == AREA_PAGES) { /* a fault of another kind: die of it */
+        signal(signal_number, SIG_DFL);
+        return;
+    }
+    x.dirty[x.dirty_count++] = (u16)(at / PAGE_SIZE);
+    mprotect(x.area + at / PAGE_SIZE * PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE);
+}
+
 static void run_once(void)
 {
     /* volatile: what the explorer's context comes back to must not be kept in a register. */
     static volatile bool back;
 
-    if (madvise(x.area, AREA_BYTES, MADV_DONTNEED) != 0)
-        abort();
+    put_back();
     model_run = (struct model_run){0};
     x.made = 0;
     x.preemptions = 0;
@@ -407,10 +429,10 @@ static bool checked(void)
 static void machine(const struct model *m)
 {
     size_t align = PAGE_SIZE << MAX_ORDER;
+    struct sigaction write_action = {.sa_sigaction = on_write, .sa_flags = SA_SIGINFO};
     struct knob_refusals refused = {0};
     static struct knobs k;
     struct mem_range r;
-    int snapshot;
     u64 need;
     char *p;
 
@@ -428,11 +450,11 @@ static void machine(const struct model *m)
     CHECK_VALUES(model_heap && heap_cpus_init(model_heap, m->cpus), need, m->cpus);
     if (m->setup)
         m->setup();
-    snapshot = memfd_create("model", 0);
-    CHECK(snapshot >= 0 && ftruncate(snapshot, (off_t)AREA_BYTES) == 0);
-    CHECK(pwrite(snapshot, x.area, AREA_BYTES, 0) == (ssize_t)AREA_BYTES);
-    CHECK(mmap(x.area, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, snapshot, 0) ==
-          x.area);
+    x.snapshot = malloc(AREA_BYTES);
+    CHECK(x.snapshot != NULL);
+    memcpy(x.snapshot, x.area, AREA_BYTES);
+    CHECK(sigaction(SIGSEGV, &write_action, NULL) == 0);
+    CHECK(mprotect(x.area, AREA_BYTES, PROT_READ) == 0);
 }
 
 /* Takes the words found so far into use; false if there are no new ones. */
