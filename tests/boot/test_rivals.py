@@ -50,6 +50,21 @@ def test_what_a_runner_cannot_run_it_names(test, why):
         runner.end()
 
 
+@pytest.mark.parametrize("name", ["on", "glibc"])
+def test_a_round_of_so_many_operations_is_exact(name):
+    """What tests/rivals/count.py divides by."""
+    arms, others, _ = rivals.choose(CONFIG, against="glibc")
+    runner = rivals.Runner(next(one for one in (*arms, *others) if one.name == name), CPUS)
+    try:
+        for test, cpus in (("malloc/64/solo", 1), ("batch/64/alloc", CPUS)):
+            runner.process.stdin.write(f"COUNT {test} 12000\n")
+            runner.process.stdin.flush()
+            words = runner.process.stdout.readline().split()
+            assert words[0] == "ok" and int(words[2]) == 12000 * cpus
+    finally:
+        runner.end()
+
+
 def test_arguments_that_the_allocator_refuses_end_it():
     with pytest.raises(HayloftError, match="pcp.limits"):
         rivals.Runner(rivals.Contender("x", "x", "pcp.limits=9"), CPUS)

@@ -6,7 +6,8 @@
  * malloc. Everything else, from the pinned threads to the start barrier, is the same code in both,
  * and what a workload needs besides (room for its pointers) comes from a heap of ours in both.
  *
- *   in    ROUND test ms warm-up-ms
+ *   in    ROUND test ms warm-up-ms          or, for whoever counts instructions (count.py),
+ *         COUNT test operations             of each CPU, without a warm-up and without a clock
  *   out   ready <file that malloc comes from> <TSC Hz>        once
  *         ok <ns an operation> <operations> <share>  |  wrong <why>   a line for each round
  *
@@ -126,16 +127,16 @@ static u64 cpu_ns(void)
 }
 
 /* Runs the workload once; the share of their time for which its CPUs had a core. */
-static double go(const struct bench_round *round, u64 duration)
+static double go(const struct bench_round *round, u64 duration, u64 ops)
 {
     u64 cpu = cpu_ns(), start = plat_cycles(), wall;
 
-    bench_round_go(duration, 0);
+    bench_round_go(duration, ops);
     wall = (plat_cycles() - start) * round->cpus;
     return (double)(cpu_ns() - cpu) / ((double)wall * 1e9 / (double)plat_cycles_hz());
 }
 
-static void run(const struct bench_test *test, unsigned ms, unsigned warm_ms)
+static void run(const struct bench_test *test, unsigned ms, unsigned warm_ms, u64 ops)
 {
     u64 per_ms = plat_cycles_hz() / 1000, cycles, operations;
     double share;
@@ -148,8 +149,9 @@ static void run(const struct bench_test *test, unsigned ms, unsigned warm_ms)
         printf("wrong %s\n", why);
         return;
     }
-    bench_round_go(warm_ms * per_ms, 0);
-    share = go(round, ms * per_ms);
+    if (!ops)
+        bench_round_go(warm_ms * per_ms, 0);
+    share = go(round, ms * per_ms, ops);
     why = bench_round_fault();
     if (!why)
         why = add_up(round, &cycles, &operations);
@@ -174,7 +176,7 @@ int main(int argc, char **argv)
 {
     char line[LINE_BYTES], name[LINE_BYTES];
     const struct bench_test *test;
-    unsigned ms, warm_ms;
+    unsigned ms, warm_ms, ops;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (argc != 4)
@@ -183,12 +185,14 @@ int main(int argc, char **argv)
     printf("ready %s %llu\n", file_of_malloc(), (unsigned long long)plat_cycles_hz());
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin)) {
-        if (sscanf(line, "ROUND %199s %u %u", name, &ms, &warm_ms) != 3 || ms < 1 || ms > MS_MAX ||
-            warm_ms > MS_MAX)
+        ms = warm_ms = ops = 0;
+        if ((sscanf(line, "ROUND %199s %u %u", name, &ms, &warm_ms) != 3 || ms < 1 || ms > MS_MAX ||
+             warm_ms > MS_MAX) &&
+            (sscanf(line, "COUNT %199s %u", name, &ops) != 2 || ops < 1))
             fail("wrong not a round: %s", line);
         test = find(name);
         if (test)
-            run(test, ms, warm_ms);
+            run(test, ms, warm_ms, ops);
         else
             printf("wrong no test is called %s\n", name);
         fflush(stdout);

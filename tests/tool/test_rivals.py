@@ -1,10 +1,11 @@
 """The verb `rivals`: what it computes from rounds, whom it refuses, and that drift does not reach a ratio."""
 
+import importlib.util
 import json
 
 import pytest
 
-from telemetry import rivals
+from telemetry import ROOT, rivals
 from telemetry.errors import EXIT_MACHINE, HayloftError
 
 CONFIG = rivals.load()
@@ -135,3 +136,33 @@ def test_the_tables_hold_every_row_and_every_contender(chosen, capsys):
             assert word in shown
     assert text.count("\n| ") == 1 + len(tests)
     json.dumps(result)
+
+
+CALLGRIND = """events: Ir
+ob=/x/runner
+fl=a.c
+fn=malloc_run
+12 30
++1 2
+cob=/lib/libfast.so
+cfn=malloc
+calls=10 0
++2 500
+* 8
+ob=/lib/libfast.so
+fn=malloc
+0 400
+-3 100
+fn=(below main)
+0 7
+totals: 547
+"""
+
+
+def test_the_bill_counts_each_functions_own_instructions():
+    spec = importlib.util.spec_from_file_location("count", ROOT / "tests" / "rivals" / "count.py")
+    count = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(count)
+    found = count.costs(CALLGRIND)
+    assert found == {("runner", "malloc_run"): 40, ("libfast.so", "malloc"): 500, ("libfast.so", "(below main)"): 7}
+    assert sum(found.values()) == 547
