@@ -55,6 +55,7 @@ MM = [
     'mm/heap.c',
     'mm/kmalloc.c',
     'mm/krealloc.c',
+    'mm/latency.c',
     'mm/pages.c',
     'mm/pcp.c',
     'mm/reclaim.c',
@@ -76,6 +77,7 @@ KERNEL = [
 
 TELEMETRY = [
     'kernel/telemetry/last.c',
+    'kernel/telemetry/observed.c',
     'kernel/telemetry/records.c',
     'kernel/telemetry/ring.c',
     'kernel/telemetry/sample.c',
@@ -172,6 +174,7 @@ TESTS = {
     'buddy': [],
     'bulk': [],
     'kmalloc': [],
+    'latency': [],
     'locks': [],
     'pcp': [],
     'rcu': [],

@@ -16,9 +16,20 @@
  * Deliberately not here: caches (the page front end's), zeroing, zones.
  *
  * Locking: buddy.lock for lists, counts and FREE tags. Contexts: thread, interrupt. */
-#include "mm_impl.h"
+#include "latency_impl.h"
 
 /* -- allocation and free -- */
+
+static ALWAYS_INLINE u64 timed_begin(struct buddy *b, enum latency_call call)
+{
+    return unlikely(b->latency) ? latency_begin(b->latency, LATENCY_buddy, call) : 0;
+}
+
+static ALWAYS_INLINE void timed_end(struct buddy *b, enum latency_call call, u64 start)
+{
+    if (unlikely(start))
+        latency_end(b->latency, LATENCY_buddy, call, start);
+}
 
 static u64 *row(struct buddy *b)
 {
@@ -79,12 +90,15 @@ struct frame *buddy_alloc(struct buddy *b, unsigned order)
 {
     unsigned long flags;
     struct frame *f;
+    u64 start;
 
     if (order > MAX_ORDER)
         return NULL;
+    start = timed_begin(b, LATENCY_ALLOC);
     flags = spin_lock_irqsave(&b->lock);
     f = alloc_locked(b, order);
     spin_unlock_irqrestore(&b->lock, flags);
+    timed_end(b, LATENCY_ALLOC, start);
     if (f)
         plat_unpoison(frame_address(b->frames, f), PAGE_SIZE << order);
     return f;
@@ -92,6 +106,7 @@ struct frame *buddy_alloc(struct buddy *b, unsigned order)
 
 unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out, unsigned n)
 {
+    u64 start = timed_begin(b, LATENCY_ALLOC);
     unsigned long flags = spin_lock_irqsave(&b->lock);
     unsigned got = 0;
 
@@ -105,6 +120,7 @@ unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out, u
         got++;
     }
     spin_unlock_irqrestore(&b->lock, flags);
+    timed_end(b, LATENCY_ALLOC, start);
     return got;
 }
 
@@ -134,7 +150,7 @@ void buddy_free(struct buddy *b, struct frame *head, unsigned order)
 
 void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head, unsigned n)
 {
-    u64 pages = (u64)n << order;
+    u64 pages = (u64)n << order, start;
     unsigned long flags;
     u64 *ctr;
 
@@ -145,6 +161,7 @@ void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head,
         ASSERT(((u64)(head[i] - b->frames->at) & (((u64)1 << order) - 1)) == 0);
         plat_poison(frame_address(b->frames, head[i]), PAGE_SIZE << order);
     }
+    start = timed_begin(b, LATENCY_FREE);
     flags = spin_lock_irqsave(&b->lock);
     ctr = row(b);
     for (unsigned i = 0; i < n; i++)
@@ -153,6 +170,7 @@ void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head,
     plat_counter_add(&ctr[NODE_page_free], pages);
     plat_counter_add(&ctr[NODE_page_free_calls], n);
     spin_unlock_irqrestore(&b->lock, flags);
+    timed_end(b, LATENCY_FREE, start);
 }
 
 /* -- init -- */
@@ -160,6 +178,7 @@ void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head,
 void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name)
 {
     b->frames = fs;
+    b->latency = NULL;
     b->row = boot_row;
     b->pages_free = 0;
     b->pages_total = 0;

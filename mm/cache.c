@@ -13,6 +13,7 @@
  * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
  * destroy thread. */
 #include "fast_impl.h"
+#include "latency_impl.h"
 
 /* -- fast path (fast_impl.h has the bodies) -- */
 
@@ -140,18 +141,23 @@ static void fresh_fill(struct kmem_cache *c, void *obj)
     memset(obj, POISON_FRESH, c->size);
 }
 
+static NOINLINE void *cache_alloc_observed(struct kmem_cache *c, size_t size);
+
+/* MODE_OBSERVED stands alone: it says nothing of SIDE and NO_STATE. */
 void *cache_alloc_mode(struct kmem_cache *c, size_t size)
 {
     void *obj;
 
-    if (c->mode & MODE_SIDE)
+    if (likely(!(c->mode & (MODE_SIDE | MODE_NO_STATE | MODE_OBSERVED))))
+        obj = cache_pop(c, size, V_objstate_header);
+    else if (c->mode & MODE_SIDE)
         obj = cache_pop(c, size, V_objstate_side);
     else if (c->mode & MODE_NO_STATE)
         obj = cache_pop(c, size, V_objstate_off);
     else
-        obj = cache_pop(c, size, V_objstate_header);
-    if (unlikely(!obj))
-        return NULL;
+        obj = cache_alloc_observed(c, size);
+    if (likely(!(c->mode & (MODE_STAT_GLOBAL | MODE_POISON_FULL))) || unlikely(!obj))
+        return obj;
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, true, c->size);
     if ((c->mode & MODE_POISON_FULL) && !c->ctor)
@@ -172,36 +178,64 @@ static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
     return intact;
 }
 
-/* Everything of a free but the push, whatever the mode. False: refused. */
-static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
+/* The object is this CPU's alone. False: an overrun, after which it stays out of circulation. */
+static bool free_fill(struct kmem_cache *c, void *obj)
 {
     u8 found;
 
-    if (!object_claim(c, obj, c->objstate))
-        return cache_free_refused(c, obj);
-    /* The object is this CPU's alone now. After an overrun it stays out of circulation. */
     if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj, &found)) {
         object_set(c, obj, OBJECT_ALLOCATED);
         return badfree(c->heap, BADFREE_corrupt, obj, found, c);
     }
-    if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !c->ctor) {
+    if (!c->ctor) {
         plat_unpoison(obj, c->size);
         memset(obj, POISON_FREE, c->size);
     }
+    return true;
+}
+
+/* Everything of a free but the push, whatever the mode. False: refused. */
+static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
+{
+    if (!object_claim(c, obj, c->objstate))
+        return cache_free_refused(c, obj);
+    if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !free_fill(c, obj))
+        return false;
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, false, c->size);
     return true;
 }
 
+static NOINLINE bool cache_free_observed(struct kmem_cache *c, void *obj);
+
 bool cache_free_mode(struct kmem_cache *c, void *obj)
 {
+    if (unlikely(c->mode & MODE_OBSERVED))
+        return cache_free_observed(c, obj);
     return take_back(c, obj) && cache_push(c, obj);
+}
+
+/* Who allocated obj, for matrix_count() after a good free. Read before obj is claimed, as afterwards
+ * it is soon somebody else's; so of a bad free it may be anything, and nothing is counted then. */
+static u32 allocated_by(const struct kmem_cache *c, void *obj)
+{
+    return c->heap->matrix_on ? object_cpu(c, obj) : MAX_CPUS;
+}
+
+static void allocated_here(const struct kmem_cache *c, void *obj)
+{
+    if (c->heap->matrix_on)
+        object_cpu_set(obj, plat_cpu_id());
 }
 
 bool cache_take_back(struct kmem_cache *c, void *obj)
 {
+    u32 from = allocated_by(c, obj);
+
     if (!take_back(c, obj))
         return false;
+    if (unlikely(from < MAX_CPUS))
+        matrix_count(c->heap, from);
     object_hide(c, obj);
     return true;
 }
@@ -211,10 +245,47 @@ void cache_hand_out(struct kmem_cache *c, void *obj)
     if (unlikely(!object_allocate(c, obj, c->objstate)))
         object_corrupt(c, obj);
     object_show(obj, c->size);
+    allocated_here(c, obj);
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, true, c->size);
     if ((c->mode & MODE_POISON_FULL) && !c->ctor)
         fresh_fill(c, obj);
+}
+
+/* -- timed, and with a note of who allocates (latency=on, matrix=on) -- */
+
+static ALWAYS_INLINE void *pop_any(struct kmem_cache *c, size_t size)
+{
+    if (c->objstate == V_objstate_header)
+        return cache_pop(c, size, V_objstate_header);
+    if (c->objstate == V_objstate_side)
+        return cache_pop(c, size, V_objstate_side);
+    return cache_pop(c, size, V_objstate_off);
+}
+
+static void *cache_alloc_observed(struct kmem_cache *c, size_t size)
+{
+    struct latency *l = &c->heap->latency;
+    u64 start = latency_begin(l, LATENCY_front, LATENCY_ALLOC);
+    void *obj = pop_any(c, size);
+
+    latency_end(l, LATENCY_front, LATENCY_ALLOC, start);
+    if (obj)
+        allocated_here(c, obj);
+    return obj;
+}
+
+static bool cache_free_observed(struct kmem_cache *c, void *obj)
+{
+    struct latency *l = &c->heap->latency;
+    u32 from = allocated_by(c, obj);
+    u64 start = latency_begin(l, LATENCY_front, LATENCY_FREE);
+    bool good = take_back(c, obj) && cache_push(c, obj);
+
+    latency_end(l, LATENCY_front, LATENCY_FREE, start);
+    if (good)
+        matrix_count(c->heap, from);
+    return good;
 }
 
 /* Says why an object could not be claimed. */
@@ -261,9 +332,11 @@ static u32 cache_modes(const struct heap *h)
         mode |= MODE_POISON_FREE;
     if (h->poison == V_poison_full)
         mode |= MODE_POISON_FULL;
-    if (h->objstate == V_objstate_side)
+    if (h->latency_on || h->matrix_on)
+        mode |= MODE_OBSERVED;
+    else if (h->objstate == V_objstate_side)
         mode |= MODE_SIDE;
-    if (h->objstate == V_objstate_off)
+    else if (h->objstate == V_objstate_off)
         mode |= MODE_NO_STATE;
     return mode;
 }
@@ -281,6 +354,7 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     text_copy(c->name, sizeof(c->name), a->name);
     c->heap = h;
     c->mode = cache_modes(h);
+    slab_ways(c);
     c->objstate = h->objstate;
     c->size = (u32)round_up(MAX(a->size, (size_t)1), sizeof(void *));
     c->zone = MAX((u32)PLAT_REDZONE_BYTES, h->poison == V_poison_full ? FULL_ZONE_BYTES : 0);

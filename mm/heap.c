@@ -75,6 +75,9 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->bounded_objects = (u32)k->bounded_objects;
     h->bounded_bytes = (u32)k->bounded_bytes;
     h->pcp_on = k->pcp == V_pcp_on;
+    h->latency_on = k->latency == V_latency_on;
+    h->latency.every = (u32)k->latency_every;
+    h->matrix_on = k->matrix == V_matrix_on;
     CHECK(knobs_list_parse(k->pcp_limits, h->pcp_limit, PCP_ORDERS, PCP_MAX_LIMIT));
 }
 
@@ -152,6 +155,8 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     h->cpu_row = &h->boot_cpu_row;
     spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
     buddy_init(&h->buddy[0], &h->frames, &h->boot_node_row, "node0");
+    if (h->latency_on)
+        h->buddy[0].latency = &h->latency;
     ranges_add(h, r, n, home, own);
     classes_init(h);
     return h;
@@ -177,6 +182,9 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->cpu_row = rows;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
-    h->large_plain = h->pcp && h->stats_large == V_stats_large_percpu && h->poison != V_poison_full;
-    return true;
+    if (h->latency_on)
+        h->pcp_orders = 0; /* by the short ways: pages_get() and pages_put() time what is left */
+    h->large_plain = h->pcp_orders && !h->matrix_on && h->stats_large == V_stats_large_percpu &&
+                     h->poison != V_poison_full;
+    return latency_init(h, cpus);
 }

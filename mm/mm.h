@@ -83,6 +83,9 @@ struct kmem_cache *heap_cache(struct heap *h, unsigned id); /* NULL for a destro
 const char *cache_name(const struct kmem_cache *c);
 size_t cache_object_size(const struct kmem_cache *c);
 unsigned cache_front_capacity(const struct kmem_cache *c);
+u32 cache_slab_bytes(const struct kmem_cache *c);
+u32 cache_slab_objects(const struct kmem_cache *c); /* in one slab */
+u32 cache_state_bytes(const struct kmem_cache *c);  /* of each object */
 /* This CPU's row (NR_CACHE_COUNTERS values); relaxed loads. NULL past the CPUs that have one. */
 const u64 *cache_row(const struct kmem_cache *c, unsigned cpu);
 const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu); /* NR_NODE_COUNTERS */
@@ -94,6 +97,33 @@ unsigned heap_node_count(const struct heap *h);
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS]);
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS]);
 void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS]);
+
+/* -- how long calls take (latency=on), and who frees what another CPU allocated (matrix=on) -- */
+enum latency_level {
+#define LATENCY_LEVEL(name, doc) LATENCY_##name,
+#include "../base/latency.def"
+#undef LATENCY_LEVEL
+    NR_LATENCY_LEVELS
+};
+enum latency_call { LATENCY_ALLOC, LATENCY_FREE, NR_LATENCY_CALLS };
+
+#define LATENCY_BUCKETS 132u /* four an octave, up to 2^34 cycles; what is above is in the last */
+
+struct latency_hist {
+    u64 max; /* cycles */
+    u64 count[LATENCY_BUCKETS];
+};
+
+unsigned latency_bucket(u64 cycles);
+/* Forgets the calling CPU's. Thread context. */
+void heap_observe_reset(struct heap *h);
+bool heap_observed(const struct heap *h); /* whether either is on */
+/* Summed over CPUs into *out; returns the number of samples. Relaxed loads: exact at rest. */
+u64 heap_latency(const struct heap *h, enum latency_level level, enum latency_call call,
+                 struct latency_hist *out);
+u64 heap_latency_clock_cycles(const struct heap *h); /* least between two looks at the clock */
+/* How many objects of each CPU (MAX_CPUS values) this one freed; NULL if matrix=off. */
+const u64 *heap_matrix_row(const struct heap *h, unsigned cpu);
 
 /* -- bad frees -- */
 struct badfree_report {

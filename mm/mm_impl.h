@@ -68,6 +68,7 @@ struct frame {
     struct list link;   /* head: a buddy or slab list, under that list's lock */
     void *freelist;     /* slab head: first FREE object; under the cache lock */
     u32 inuse; /* slab head: objects that left it, cached ones included; under the cache lock */
+    u32 cpu;   /* LARGE head: that allocated it (matrix=on) */
     u64 bytes; /* LARGE head: as asked for */
 } ALIGNED(CACHE_LINE);
 
@@ -138,9 +139,28 @@ struct node_row { /* one node, one CPU */
     u64 ctr[NR_NODE_COUNTERS];
 } ALIGNED(CACHE_LINE);
 
+/* -- latency.c -- */
+
+struct latency_row {                               /* one CPU's; interrupts off */
+    u32 left[NR_LATENCY_LEVELS][NR_LATENCY_CALLS]; /* calls until one is timed again */
+    struct latency_hist hist[NR_LATENCY_LEVELS][NR_LATENCY_CALLS];
+} ALIGNED(CACHE_LINE);
+
+struct latency {
+    struct latency_row *row; /* by CPU; NULL: off, or the CPUs are not known yet. Fixed then. */
+    u32 every;
+    u64 clock_cycles;
+};
+
+/* Makes the tables that latency= and matrix= ask for. Boot. */
+NODISCARD bool latency_init(struct heap *h, unsigned cpus);
+/* Counts a free of what CPU `from` allocated. */
+void matrix_count(struct heap *h, u32 from);
+
 struct buddy {
-    struct frames *frames; /* fixed */
-    struct node_row *row;  /* CPU 0's, the others PLAT_CPU_STRIDE apart; one boot row at first */
+    struct frames *frames;   /* fixed */
+    struct latency *latency; /* NULL: calls are not timed; fixed */
+    struct node_row *row;    /* CPU 0's, the others PLAT_CPU_STRIDE apart; one boot row at first */
 
     struct spinlock lock;
     struct list free[MAX_ORDER + 1]; /* under lock, as are the rest */
@@ -185,6 +205,7 @@ enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
                   MODE_POISON_FULL = 4, /* also fresh fill, red zone, and check of the free fill */
                   MODE_SIDE = 8,        /* objstate=side */
                   MODE_NO_STATE = 16,   /* objstate=off */
+                  MODE_OBSERVED = 32,   /* latency=on or matrix=on; instead of the last two */
 };
 
 /* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
@@ -254,6 +275,9 @@ struct kmem_cache {
     u64 slot_inverse; /* ceil(2^32 / slot): index = offset * inverse >> 32 */
     void (*ctor)(void *obj);
     void (*dtor)(void *obj);
+    /* How slabs are reached, so that timing costs nothing while off (slab_take, slab_put below). */
+    unsigned (*take)(struct kmem_cache *c, void **out, unsigned n, bool allocated);
+    void (*put)(struct kmem_cache *c, void *const *obj, unsigned n);
     u32 id;
     u32 dead; /* atomic: destroyed, waiting for a cache of the same name */
     char name[CACHE_NAME_MAX];
@@ -300,8 +324,11 @@ struct heap {
     struct cpu_row *cpu_row; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
     unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
     struct pcp *pcp;         /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
+    bool latency_on, matrix_on;
+    struct latency latency;
+    u64 *matrix; /* [freeing CPU][MAX_CPUS allocating CPUs]; NULL: off, or too early */
     bool pcp_on;
-    u32 pcp_orders;    /* orders below it have page caches: PCP_ORDERS, or 0 without pcp */
+    u32 pcp_orders; /* orders below it have page caches: PCP_ORDERS, or 0 without pcp, or under latency=on */
     size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
                         * the caches have a mode */
     bool large_plain; /* page caches, stats.large=percpu, no fills: large blocks go the short way */
@@ -384,9 +411,18 @@ void slab_node_init(struct cache_node *n, const char *name);
 /* Takes up to n objects, in address order within a slab, growing the cache if it has none; they
  * become CACHED, or ALLOCATED if allocated is set. Interrupts off, no lock held. Returns how many;
  * 0 is shortage. */
-NODISCARD unsigned slab_take(struct kmem_cache *c, void **out, unsigned n, bool allocated);
+NODISCARD static ALWAYS_INLINE unsigned slab_take(struct kmem_cache *c, void **out, unsigned n,
+                                                  bool allocated)
+{
+    return c->take(c, out, n, allocated);
+}
 /* Takes back CACHED objects. Interrupts off, no lock held. */
-void slab_put(struct kmem_cache *c, void *const *obj, unsigned n);
+static ALWAYS_INLINE void slab_put(struct kmem_cache *c, void *const *obj, unsigned n)
+{
+    c->put(c, obj, n);
+}
+/* c->take and c->put, as latency= says. */
+void slab_ways(struct kmem_cache *c);
 unsigned slab_shrink(struct kmem_cache *c);
 bool slab_validate(struct kmem_cache *c, struct heap_fault *f);
 

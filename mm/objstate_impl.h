@@ -27,7 +27,7 @@ enum object_state { OBJECT_FREE = 1, OBJECT_CACHED, OBJECT_ALLOCATED };
 
 struct object_header {
     void *link;
-    u32 unused;
+    u32 cpu; /* that allocated it (matrix=on) */
     u32 state;
 };
 
@@ -136,6 +136,20 @@ static inline u32 object_found(const struct kmem_cache *c, void *obj)
     if (c->objstate == V_objstate_side)
         return STATE_WORD(__atomic_load_n(object_side(c, obj), __ATOMIC_RELAXED));
     return __atomic_load_n(&object_header(obj)->state, __ATOMIC_RELAXED);
+}
+
+/* Who allocated it (matrix=on, objstate=header). Atomic, as a bad free may read while the object is
+ * allocated anew. MAX_CPUS: obj is no object's start, as far as looking there is allowed. */
+static inline u32 object_cpu(const struct kmem_cache *c, void *obj)
+{
+    if (PLAT_REDZONE_BYTES && object_index(c, object_slab(c, obj), obj) >= c->capacity)
+        return MAX_CPUS;
+    return __atomic_load_n(&object_header(obj)->cpu, __ATOMIC_RELAXED);
+}
+
+static inline void object_cpu_set(void *obj, u32 cpu)
+{
+    __atomic_store_n(&object_header(obj)->cpu, cpu, __ATOMIC_RELAXED);
 }
 
 /* obj is the start of an object, and allocated as far as objstate= can tell. */

@@ -10,6 +10,7 @@
  * pointer meets a tag that does not fit.
  *
  * Locking: none of its own; owner=lock takes the page lock. Contexts: thread, interrupt. */
+#include "latency_impl.h"
 #include "pcp_impl.h"
 
 /* -- blocks for the layers above -- */
@@ -33,6 +34,24 @@ static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
     return f;
 }
 
+/* With page caches, but latency=on. */
+static NOINLINE struct frame *pcp_get_timed(struct heap *h, unsigned order)
+{
+    u64 start = latency_begin(&h->latency, LATENCY_pages, LATENCY_ALLOC);
+    struct frame *f = pcp_get(h, order);
+
+    latency_end(&h->latency, LATENCY_pages, LATENCY_ALLOC, start);
+    return f ? f : pages_get_slow(h, order);
+}
+
+static NOINLINE void pcp_put_timed(struct heap *h, struct frame *head, unsigned order)
+{
+    u64 start = latency_begin(&h->latency, LATENCY_pages, LATENCY_FREE);
+
+    pcp_put(h, head, order);
+    latency_end(&h->latency, LATENCY_pages, LATENCY_FREE, start);
+}
+
 struct frame *pages_get(struct heap *h, unsigned order)
 {
     struct frame *f;
@@ -41,6 +60,8 @@ struct frame *pages_get(struct heap *h, unsigned order)
         f = pcp_get(h, order);
         if (likely(f))
             return f;
+    } else if (h->pcp && order < PCP_ORDERS) {
+        return pcp_get_timed(h, order);
     }
     return pages_get_slow(h, order);
 }
@@ -49,6 +70,8 @@ void pages_put(struct heap *h, struct frame *head, unsigned order)
 {
     if (likely(order < h->pcp_orders))
         pcp_put(h, head, order);
+    else if (h->pcp && order < PCP_ORDERS)
+        pcp_put_timed(h, head, order);
     else
         buddy_free(&h->buddy[0], head, order);
 }
@@ -166,6 +189,7 @@ static NOINLINE void *large_alloc_slow(struct heap *h, size_t size, unsigned ord
     if (!f)
         return NULL;
     f->bytes = size;
+    f->cpu = plat_cpu_id();
     frame_tag_store(f, TAG(FRAME_LARGE, order));
     large_count(h, true, PAGE_SIZE << order, h->stats_large);
     p = frame_address(&h->frames, f);
@@ -204,6 +228,8 @@ static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, u64 tag, v
     if (!frame_claim(f, &tag))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
     large_count(h, false, PAGE_SIZE << order, h->stats_large);
+    if (unlikely(h->matrix))
+        matrix_count(h, f->cpu);
     if (h->poison == V_poison_full) {
         plat_unpoison(p, PAGE_SIZE << order);
         memset(p, POISON_FREE, PAGE_SIZE << order);

@@ -12,6 +12,7 @@
  *
  * Locking: cache_node.lock. The page lock is never taken under it. Contexts: thread, interrupt;
  * interrupts off. */
+#include "latency_impl.h"
 #include "objstate_impl.h"
 
 /* -- taking objects -- */
@@ -103,7 +104,7 @@ static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cach
     return s;
 }
 
-unsigned slab_take(struct kmem_cache *c, void **out, unsigned want, bool allocated)
+static unsigned take(struct kmem_cache *c, void **out, unsigned want, bool allocated)
 {
     enum object_state to = allocated ? OBJECT_ALLOCATED : OBJECT_CACHED;
     struct cache_node *n = &c->node[0];
@@ -220,7 +221,7 @@ static void release_all(struct kmem_cache *c, struct list *gone, enum cache_coun
     }
 }
 
-void slab_put(struct kmem_cache *c, void *const *obj, unsigned count)
+static void put(struct kmem_cache *c, void *const *obj, unsigned count)
 {
     struct cache_node *n = &c->node[0];
     struct list gone = LIST_INIT(gone);
@@ -232,6 +233,33 @@ void slab_put(struct kmem_cache *c, void *const *obj, unsigned count)
     if (unlikely(!list_empty(&gone)))
         release_all(c, &gone, CACHE_slab_free_empty);
 }
+
+/* -- the same, timed (latency=on) -- */
+
+static unsigned take_timed(struct kmem_cache *c, void **out, unsigned want, bool allocated)
+{
+    u64 start = latency_begin(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC);
+    unsigned got = take(c, out, want, allocated);
+
+    latency_end(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC, start);
+    return got;
+}
+
+static void put_timed(struct kmem_cache *c, void *const *obj, unsigned count)
+{
+    u64 start = latency_begin(&c->heap->latency, LATENCY_slab, LATENCY_FREE);
+
+    put(c, obj, count);
+    latency_end(&c->heap->latency, LATENCY_slab, LATENCY_FREE, start);
+}
+
+void slab_ways(struct kmem_cache *c)
+{
+    c->take = c->heap->latency_on ? take_timed : take;
+    c->put = c->heap->latency_on ? put_timed : put;
+}
+
+/* -- giving slabs back -- */
 
 unsigned slab_shrink(struct kmem_cache *c)
 {

@@ -65,6 +65,35 @@ unsigned heap_node_count(const struct heap *h)
     return MAX_NODES;
 }
 
+u32 cache_slab_bytes(const struct kmem_cache *c)
+{
+    return (u32)PAGE_SIZE << c->order;
+}
+
+u32 cache_slab_objects(const struct kmem_cache *c)
+{
+    return c->capacity;
+}
+
+u32 cache_state_bytes(const struct kmem_cache *c)
+{
+    return c->objstate == V_objstate_header ? HEADER_BYTES : c->objstate == V_objstate_side ? 1 : 0;
+}
+
+/* Where the bytes of the cache's slabs are, from its counts of objects: the five add up to them. */
+static void layer_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
+{
+    u64 slabs = out[CACHE_slabs], objects = out[CACHE_slab_capacity];
+    u64 each = c->capacity * ((u64)c->size + cache_state_bytes(c));
+
+    out[CACHE_in_use_bytes] = out[CACHE_in_use] * c->size;
+    out[CACHE_front_bytes] = out[CACHE_front_objects] * c->size;
+    out[CACHE_slab_free_bytes] = out[CACHE_slab_free_objects] * c->size;
+    out[CACHE_state_bytes] = objects * cache_state_bytes(c);
+    out[CACHE_waste_bytes] = slabs * (cache_slab_bytes(c) - each);
+    out[CACHE_array_bytes] = (u64)c->cpu_bytes * c->heap->cpus;
+}
+
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 {
     u64 slabs = counter_read(&c->node[0].slabs);
@@ -78,6 +107,7 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     /* While others allocate, the three loads are of different moments: do not let a difference
      * wrap. */
     out[CACHE_in_use] = capacity > free + front ? capacity - free - front : 0;
+    layer_gauges(c, out);
 }
 
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])
@@ -85,6 +115,8 @@ void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNT
     out[NODE_pcp_pages] = pcp_pages(h);
     out[NODE_pages_free] = counter_read(&h->buddy[node].pages_free) + out[NODE_pcp_pages];
     out[NODE_pages_total] = counter_read(&h->buddy[node].pages_total);
+    out[NODE_pcp_bytes] = out[NODE_pcp_pages] * PAGE_SIZE;
+    out[NODE_descriptor_bytes] = h->frames.count * sizeof(struct frame);
 }
 
 static u64 cache_sum(const struct kmem_cache *c, enum cache_counter i)

@@ -250,12 +250,13 @@ def check_defs(files):
     """One entry a line and nothing between, so that cpp and a small parser read the same list."""
     entries = {
         'base/counters.def': r'COUNTER\((?:cpu|cache|lock|node|global), \w+, \w+, (?:sum|max|gauge), '
-                             r'(?:contention|hits|barn|churn|none), ".+"\)'
+                             r'(?:contention|hits|barn|churn|footprint|none), ".+"\)'
                              r'|DERIVED\((?:cpu|cache|lock|node|global), \w+, \w+, '
-                             r'(?:contention|hits|barn|churn|none), "[\w +-]+", ".+"\)',
+                             r'(?:contention|hits|barn|churn|footprint|none), "[\w +-]+", ".+"\)',
         'base/knobs.def': r'KNOB\(\w+, "[\w.]+", (?:ENUM|UINT|TEXT), \d+, \d+, ".*", (?:all|metal|host), ".+"\)'
                           r'|VALUE\(\w+, \w+, ".+"\)|CONFLICT\("[^"]+", "[^"]*", "[^"]+", "[^"]+"\)',
         'base/lockclass.def': r'LOCKCLASS\(\w+, ".+"\)',
+        'base/latency.def': r'LATENCY_LEVEL\(\w+, ".+"\)',
         'base/faults.def': r'(?:PANIC_KIND|BADFREE_KIND)\(\w+, ".+"\)',
     }
     for path, pattern in entries.items():

@@ -56,6 +56,12 @@ static struct counted count_calls(void)
     return sum;
 }
 
+static void observe_reset(void *unused)
+{
+    (void)unused;
+    heap_observe_reset(kheap);
+}
+
 static void set_quiet(void *on)
 {
     kernel_hooks.quiet(*(bool *)on);
@@ -160,6 +166,8 @@ static void run_timed(struct telemetry_result *result, u64 mask)
     u64 ms = plat_cycles_hz() / 1000;
     struct counted before, after;
 
+    if (heap_observed(kheap))
+        plat_run_on_cpus(plat_all_cpus(), observe_reset, NULL);
     if (knobs.kbench_ops)
         telemetry_sampling(false);
     telemetry_full_sample();
@@ -203,6 +211,7 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     run_timed(&result, mask);
     add_up(&result, the_round, mask);
     telemetry_bench_result(&result);
+    telemetry_observed(id, round);
     klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)round,
          (unsigned long long)result.operations,
          (unsigned long long)(result.cycles / MAX(result.operations, (u64)1)));

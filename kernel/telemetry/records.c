@@ -254,12 +254,15 @@ static void announce_cache(unsigned id, const struct kmem_cache *cache)
 
     if (!c)
         return;
-    cbor_map(c, 5);
+    cbor_map(c, 8);
     pair_text(c, "kind", "cache");
     pair_uint(c, "id", id);
     pair_text(c, "name", cache_name(cache));
     pair_uint(c, "size", cache_object_size(cache));
     pair_uint(c, "capacity", cache_front_capacity(cache));
+    pair_uint(c, "slab", cache_slab_bytes(cache));
+    pair_uint(c, "objects", cache_slab_objects(cache));
+    pair_uint(c, "state", cache_state_bytes(cache));
     boot_end();
     sampler_announced(SCOPE_cache, id);
 }

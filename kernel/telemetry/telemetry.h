@@ -78,6 +78,8 @@ struct telemetry_result {
     const struct telemetry_cost *cost; /* of every CPU, inside the timed section */
 };
 void telemetry_bench_result(const struct telemetry_result *result);
+/* What latency=on and matrix=on saw in that round; nothing if they are off. observed.c */
+void telemetry_observed(unsigned test, u64 round);
 
 struct telemetry_value {
     const char *name;

@@ -17,6 +17,8 @@ enum record_type {
     RECORD_LOST,
     RECORD_PANIC,
     RECORD_BYE,
+    RECORD_LATENCY,
+    RECORD_MATRIX,
 };
 
 #define PROTOCOL_VERSION 1u

@@ -32,7 +32,7 @@ from telemetry.defs import parse_counters, parse_knobs, parse_lock_classes
 
 TYPES = {"hello": 0, "schema": 1, "object": 2, "sample": 3, "bench": 4, "check": 5, "event": 6,
          "lost": 7,
-         "panic": 8, "bye": 9}
+         "panic": 8, "bye": 9, "latency": 10, "matrix": 11}
 SCOPES = {"cpu": 0, "cache": 1, "lock": 2, "node": 3, "global": 4}
 CLASSES = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 BOOT = 255
@@ -71,6 +71,7 @@ class Plan:
     platform: str = "x86_64"
     objects_a_slab: int = 64
     start: int = 12_000_000_000
+    observed: bool = False  # latency=on matrix=on
 
 
 def plan_for(arm: str, **changes) -> Plan:
@@ -190,6 +191,9 @@ class Machine:
         for name in ("page_alloc", "page_free"):
             self.add("node", 0, cpu, name, slabs)
         self.add("lock", page, cpu, "acquisitions", 2 * slabs)
+        if self.plan.observed:  # 4096 bytes for each slab's worth that is kept
+            kept = (SCOPES["cache"], index, 0, self.ids["cache", "front_bytes"])
+            self.values[kept] = 4096 * (cpu + 1)
         self.add("cpu", cpu, cpu, "ticks", 10)
 
 
@@ -231,7 +235,8 @@ class _Boot:
         out += offer("object", BOOT, {"kind": "node", "id": 0, "name": "node0"})
         for number, (name, size) in enumerate(zip(machine.caches, CLASSES)):
             out += offer("object", BOOT, {"kind": "cache", "id": number, "name": name, "size": size,
-                                          "capacity": 32})
+                                          "capacity": 32, "slab": 4096, "state": 16,
+                                          "objects": max(1, 4096 // (size + 16))})
         for number, (cls, owner) in enumerate(machine.locks):
             out += offer("object", BOOT,
                          {"kind": "lock", "id": number, "name": owner, "class": cls})
@@ -298,8 +303,28 @@ class _Boot:
         yield 0, (self.full() +
                   offer("bench", BOOT, {"phase": "end", "test": number, "round": round_})
                   + offer("bench", BOOT, result))
+        if plan.observed:
+            yield 0, self.observed(number, test, round_, total)
         self.out.now += 0.05 * HZ
         yield 0.05, self.sample()
+
+    def observed(self, number: int, test: Test, round_: int, total: int) -> bytes:
+        """One call in ten timed: of a hundred 90 in bucket 24, nine in bucket 32, half of one in bucket 40. Each CPU frees
+        three quarters of what it allocated, the next one the rest."""
+        head = {"test": number, "round": round_}
+        out = b""
+        for call in ("alloc", "free"):
+            buckets = [[24, total // 10 * 90 // 100], [32, total // 10 * 9 // 100],
+                       [40, total // 10 // 200 + 1]]
+            out += self.out.offer("latency", BOOT, {**head, "level": "front", "call": call, "every": 10,
+                                                    "about": "a call", "clock": 40, "max": 5000,
+                                                    "buckets": buckets})
+        for cpu in range(test.cpus):
+            pairs = {cpu: total - total // 4}
+            pairs[(cpu - 1) % test.cpus] = pairs.get((cpu - 1) % test.cpus, 0) + total // 4
+            out += self.out.offer("matrix", BOOT, {**head, "cpu": cpu,
+                                                   "from": [[a, n] for a, n in sorted(pairs.items())]})
+        return out
 
     def panic(self) -> bytes:
         body = {"kind": 4, "name": "CHECK", "text": "planted", "file": "mm/slab.c", "line": 77,

@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distrust, expect, limits, pace, tally, verdict
+from . import calibrate, digest, distrust, expect, limits, observed, pace, tally, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -71,6 +71,9 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "counters": [],
         "locks": [],
         "footprint": [],
+        "overhead": [],
+        "latency": [],
+        "matrix": [],
         "expectations": [],
     }
     schema = _schema(boots)
@@ -281,6 +284,10 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     results["locks"] += tally.locks(tallies, schema, point)
     held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
     results["footprint"] += [{"point": point, **entry} for entry in held]
+    digests = {arm: [boot["digest"] for boot in members] for arm, members in used.items()}
+    results["overhead"] += observed.overhead(digests, point)
+    results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
+    results["matrix"] += observed.matrix(digests, point)
 
 
 def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:

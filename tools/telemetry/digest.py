@@ -29,6 +29,7 @@ SCHEMA = 1
 EVENTS_KEPT = 500
 SHARED_PORT = "com1"
 BOOT_STREAM = decode.BOOT_STREAM
+LATENCY_KEYS = ("level", "about", "call", "every", "clock", "max", "buckets")
 
 # Round trips a millisecond between two CPUs below which they took turns during a probe, instead of running at
 # the same time. Two busy vCPU threads that each have a host CPU pass a line to and fro hundreds of times a
@@ -92,6 +93,8 @@ class Digest:
         self.checks: list[dict] = []
         self.events: list[dict] = []
         self.events_total = 0
+        self.latency: dict[tuple[int, int], list[dict]] = {}
+        self.matrix: dict[tuple[int, int], dict[int, list]] = {}
         self.timed: list[tuple[int, int, decode.Record]] = []  # samples and bench marks
 
     def take(self, items: list) -> None:
@@ -109,7 +112,12 @@ class Digest:
 
     def _record(self, record: decode.Record) -> None:
         body = record.body
-        if record.type in ("sample", "bench"):
+        if record.type == "latency":
+            self.latency.setdefault((body["test"], body["round"]), []).append(
+                {key: body.get(key) for key in LATENCY_KEYS})
+        elif record.type == "matrix":
+            self.matrix.setdefault((body["test"], body["round"]), {})[body["cpu"]] = body["from"]
+        elif record.type in ("sample", "bench"):
             self.timed.append((record.time, len(self.timed), record))
         elif record.type == "schema":
             self.counters[body["id"]] = body
@@ -147,7 +155,7 @@ class Digest:
                 if kind == "test" and body.get("skip")
             ],
             "counters": [self.counters[number] for number in sorted(self.counters)],
-            "caches": _named(self.objects, "cache", ("name", "size", "capacity")),
+            "caches": _named(self.objects, "cache", ("name", "size", "capacity", "slab", "objects", "state")),
             "checks": self.checks,
             "events": self.events,
             "events_total": self.events_total,
@@ -211,6 +219,8 @@ class _Rounds:
     def __init__(self, digest: Digest):
         self.timed = sorted(digest.timed, key=lambda entry: entry[:2])
         self.objects = digest.objects
+        self.gauges = {number for number, about in digest.counters.items() if about["kind"] == "gauge"}
+        self.latency, self.matrix = digest.latency, digest.matrix
         self.counters = digest.counters
         self.tsc_hz = (digest.hello or {}).get("tsc_hz") or 0
         self.values: dict[tuple[int, int, int, int], int] = {}
@@ -221,16 +231,19 @@ class _Rounds:
     def run(self) -> list[dict]:
         for _, _, record in self.timed:
             if record.type == "sample":
-                self._sample(record.body)
+                self._sample(record.body, record.stream)
             else:
                 self._bench(record.body)
         return [self._test(number, rounds) for number, rounds in sorted(self.tests.items())]
 
-    def _sample(self, rows: list) -> None:
-        values = self.values
+    def _sample(self, rows: list, stream: int) -> None:
+        """A gauge counts from the boot's own stream only: its full samples say what differs from the full sample
+        before, so one that a tick saw high and that is back where it was is not told again."""
+        values, skip = self.values, set() if stream == BOOT_STREAM else self.gauges
         for scope, instance, cpu, *pairs in rows:
             for at in range(0, len(pairs), 2):
-                values[scope, instance, cpu, pairs[at]] = pairs[at + 1]
+                if pairs[at] not in skip:
+                    values[scope, instance, cpu, pairs[at]] = pairs[at + 1]
 
     def _bench(self, body: dict) -> None:
         key = body["test"], body["round"]
@@ -266,6 +279,16 @@ class _Rounds:
         out["counters"] = marks[0] if marks else {}
         out["locks"] = marks[1] if marks else {}
         return out
+
+    def _observed(self, number: int, entry: dict) -> dict:
+        """A round with what latency= and matrix= saw of it, if they were on: those records come after its
+        result."""
+        key = number, entry["round"]
+        if key in self.latency:
+            entry["latency"] = self.latency[key]
+        if key in self.matrix:
+            entry["matrix"] = [[cpu, *pair] for cpu, pairs in sorted(self.matrix[key].items()) for pair in pairs]
+        return entry
 
     def _difference(self, before: dict) -> tuple[dict, dict]:
         """({counter: {instance: value}}, {class: {owner: {counter: value}}}) of one round."""
@@ -310,5 +333,5 @@ class _Rounds:
             "cpus": about.get("cpus"),
             "ns_per_op": boot_figure(entry["ns_per_op"] for entry in rounds),
             "cycles_per_op": boot_figure(entry["cycles_per_op"] for entry in rounds),
-            "rounds": rounds,
+            "rounds": [self._observed(number, entry) for entry in rounds],
         }

@@ -8,7 +8,9 @@ grows. Nothing here converts or repairs.
 """
 
 LARGEST = 2**64 - 1
-TYPES = ("hello", "schema", "object", "sample", "bench", "check", "event", "lost", "panic", "bye")
+TYPES = ("hello", "schema", "object", "sample", "bench", "check", "event", "lost", "panic", "bye",
+         "latency", "matrix")
+BUCKETS = 132  # of a latency histogram
 SCOPES = ("cpu", "cache", "lock", "node", "global")
 BOOT_STREAM = 255
 PROTOCOL = 1
@@ -31,6 +33,10 @@ def positive(value):
 def small(value):
     """A CPU's number: bounded, because readers make a row of their tables for each."""
     return None if type(value) is int and 0 <= value < 255 else "is no CPU number"
+
+
+def bucket(value):
+    return None if type(value) is int and 0 <= value < BUCKETS else "is no bucket"
 
 
 def text(value):
@@ -114,7 +120,8 @@ _BODIES = {
     ),
     "object": (
         {"kind": one_of("cache", "lock", "node", "test"), "id": unsigned, "name": text},
-        {"size": unsigned, "capacity": unsigned, "class": text, "unit": text, "shape": text,
+        {"size": unsigned, "capacity": unsigned, "slab": unsigned,
+         "objects": unsigned, "state": unsigned, "class": text, "unit": text, "shape": text,
          "cpus": unsigned,
          "skip": text},
     ),
@@ -140,6 +147,15 @@ _BODIES = {
         {"outcome": text},
         {"reason": text, "totals": array(row(unsigned, unsigned, unsigned)),
          "telemetry": mapping(unsigned)},
+    ),
+    "latency": (
+        {"test": unsigned, "round": unsigned, "level": text, "call": one_of("alloc", "free"),
+         "max": unsigned, "buckets": array(row(bucket, unsigned))},
+        {"about": text, "every": positive, "clock": unsigned},
+    ),
+    "matrix": (
+        {"test": unsigned, "round": unsigned, "cpu": small, "from": array(row(small, unsigned))},
+        {},
     ),
 }
 

@@ -296,7 +296,8 @@ def footprint(arms: dict[str, list[tuple[int, BootTally]]], digests: list[dict],
     for name, about in schema.items():
         if about["kind"] != "gauge" or about["scope"] not in ("cache", "node"):
             continue
-        entry = {"name": name, "unit": about["unit"], "doc": about.get("doc", ""), "arms": {}}
+        entry = {"name": name, "unit": about["unit"], "doc": about.get("doc", ""),
+                 "panel": about.get("panel", "none"), "arms": {}}
         for arm, boots in arms.items():
             values, in_bytes = [], []
             for _, tally in boots:

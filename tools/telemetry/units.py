@@ -47,7 +47,7 @@ def bytes_(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024 or unit == "GiB":
+        if abs(value) < 1000 or unit == "GiB":
             return f"{value:.3g} {unit}"
         value /= 1024
     return ""

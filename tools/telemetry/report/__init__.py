@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import store
-from . import content, plots, render
+from . import content, layer_plots, plots, render
 
 
 def write_report(run_dir: Path, results: dict) -> None:
     run_dir = Path(run_dir)
     folder = run_dir / "plots"
     folder.mkdir(exist_ok=True)
-    figures = plots.draw_all(results, folder)
+    figures = plots.draw_all(results, folder) + layer_plots.draw_all(results, folder)
     kept = {Path(figure.file).name for figure in figures}
     for old in folder.glob("*.png"):
         if old.name not in kept:

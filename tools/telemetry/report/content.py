@@ -1,59 +1,22 @@
 """What a report says, as a list of blocks that Markdown and HTML both render (render.py).
 
 Order: question, answer, how sure, boots, what was thrown away, what to distrust; then tests, the published
-figures, plots, counters that changed, locks, memory held, skipped, failed boots, the machine. Text in blocks
+figures, plots, counters that changed, locks, memory held, times and CPUs by layer (layers.py), skipped, failed
+boots, the machine. Text in blocks
 may use `code` and **strong**, nothing else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from statistics import median
 
 from .. import units, verdict
-from . import words
+from . import layers, words
+from .block import Bullets, Figure, Heading, Paragraph, Table
 
 COUNTERS_SHOWN = 40
 OWNERS_SHOWN = 8
 LEAST_ACQUISITIONS = 100  # locks taken less often in every arm are not in the table
-
-
-@dataclass
-class Heading:
-    text: str
-
-
-@dataclass
-class Paragraph:
-    text: str
-    label: str = ""  # a word in front, set off from the text
-    lead: bool = False  # the answer itself
-
-
-@dataclass
-class Bullets:
-    items: list[str]
-
-
-TEXT_COLUMNS = ("verdict", "outcome", "held", "note", "what it is")
-
-
-@dataclass
-class Table:
-    columns: list[str]
-    rows: list[list[str]]
-    left: int = 1  # so many columns hold text; of the rest those named in TEXT_COLUMNS, the others numbers
-    marks: list[str] = field(default_factory=list)  # one verdict a row, for colour
-
-    def is_text(self, column: int) -> bool:
-        return column < self.left or self.columns[column] in TEXT_COLUMNS
-
-
-@dataclass
-class Figure:
-    file: str
-    alt: str
-    caption: str
 
 
 def blocks(results: dict, figures: list[Figure]) -> list:
@@ -62,7 +25,7 @@ def blocks(results: dict, figures: list[Figure]) -> list:
     out += _published(results)
     if figures:
         out += [Heading("Pictures"), *figures]
-    out += _expectations(results) + _counters(results) + _locks(results) + _footprint(results)
+    out += _expectations(results) + _counters(results) + _locks(results) + layers.blocks(results)
     out += _skipped(results) + _boots(results) + _machine(results)
     return out
 
@@ -356,19 +319,6 @@ def _owner_lines(results: dict, arms: list[str]) -> list[str]:
                 found.append((waits, f"{entry['name']} lock of `{owner}`{f' ({where})' if where else ''}: {shares}"))
     found.sort(key=lambda pair: -pair[0])
     return [text for _, text in found[:OWNERS_SHOWN]]
-
-
-def _footprint(results: dict) -> list:
-    if not results["footprint"]:
-        return []
-    arms = list(results["arms"])
-    table = Table(["gauge", "unit", *arms, *(f"bytes {arm}" for arm in arms), "what it is"], [], left=2)
-    for entry in results["footprint"]:
-        where = words.point_text(entry["point"])
-        cells = [units.count((entry["arms"].get(a) or {}).get("median")) for a in arms]
-        cells += [units.bytes_((entry["arms"].get(a) or {}).get("bytes")) for a in arms]
-        table.rows.append([f"`{entry['name']}`" + (f" ({where})" if where else ""), entry["unit"], *cells, entry["doc"]])
-    return [Heading("Memory held"), Paragraph("At the end of a test's rounds, at most over the tests."), table]
 
 
 # -- the rest -------------------------------------------------------------------------------------

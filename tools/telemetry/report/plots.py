@@ -6,7 +6,7 @@
   order.png       every boot over the order in which it ran: did the machine drift?
   axes.png        medians over a numeric axis: how does it scale?
 
-Agg only, no state of pyplot kept; colours are told apart by colour-blind readers too.
+Those of the allocator's layers are in layer_plots.py. Agg only, no state of pyplot kept; colours are told apart by colour-blind readers too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ VERDICT_COLOURS = {"faster": "#0b6e4f", "slower": "#b3371e", "no difference": "#
                    "unreliable": "#c29d0b"}
 OPEN_COLOUR = "#8d98a1"
 INK, SOFT, LINE = "#1c2126", "#5a6570", "#dfe3e6"
+STYLE = {
+    "font.family": "sans-serif", "font.size": 9.5, "axes.edgecolor": LINE, "axes.labelcolor": SOFT,
+    "xtick.color": SOFT, "ytick.color": INK, "text.color": INK, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.spines.left": False, "ytick.major.size": 0, "axes.axisbelow": True,
+    "legend.frameon": False,
+}
 ROWS_A_FIGURE = 60
 WIDTH = 9.0
 DPI = 144
@@ -37,12 +43,7 @@ LEAST_SHARE = 0.001
 
 def draw_all(results: dict, folder: Path) -> list[Figure]:
     found = []
-    with matplotlib.rc_context({
-        "font.family": "sans-serif", "font.size": 9.5, "axes.edgecolor": LINE, "axes.labelcolor": SOFT,
-        "xtick.color": SOFT, "ytick.color": INK, "text.color": INK, "axes.spines.top": False,
-        "axes.spines.right": False, "axes.spines.left": False, "ytick.major.size": 0, "axes.axisbelow": True,
-        "legend.frameon": False,
-    }):
+    with matplotlib.rc_context(STYLE):
         for draw in (medians, ratios, contention, axes, order):
             figure = draw(results, folder)
             if figure is not None:
