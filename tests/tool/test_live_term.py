@@ -11,10 +11,10 @@ import time
 import pytest
 import synth
 from rich.console import Console
-from telemetry import ROOT
+from telemetry import ROOT, decode
 from telemetry.live import term
 from telemetry.live.feed import BootFeed, RunFeed
-from telemetry.live.state import RunState
+from telemetry.live.state import BootState, RunState
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
 
@@ -114,3 +114,22 @@ def read_all(descriptor, view):
             break
         data += piece
     return data.decode("utf-8", "replace")
+
+
+def test_layers_times_and_crossings_are_shown():
+    """What latency= and matrix= told of the newest round, and the bytes that each layer holds."""
+    boot = BootState("01-A", "A")
+    reader = decode.Decoder()
+    data = synth.capture(synth.plan_for("A", observed=True, rounds=2))
+    for item in reader.feed(data) + reader.finish():
+        boot.take(item)
+    assert set(boot.latency) == {("front", "alloc"), ("front", "free")}
+    away, frees = boot.crossed  # the last test runs on both CPUs: a quarter is freed by the other
+    assert frees and abs(away / frees - 0.25) < 0.001
+    held = {label: values[-1] for label, _, values in boot.footprint()}
+    assert held["front_bytes"] == 2 * 4096 * 2, "of two size classes, the newest value of each"
+    screen = console()
+    screen.print(term.memory(boot, term.Marks(screen)), term.times(boot))
+    text = said(screen)
+    assert "front_bytes" in text and "16 KiB" in text
+    assert "front" in text and "5,000" in text and "elsewhere" in text and "25 %" in text

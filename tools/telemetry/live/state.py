@@ -9,6 +9,7 @@ counters mean to one another; these rules say it, so that no counter is named he
               others what it did not
   barn        each counter is a line of its own: how much of it there is
   churn       each counter is a line of its own: how much of it a second
+  footprint   each gauge is a line of its own: how much of it there is, over all instances
 
 Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds, the last values of the
 counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one figure a
@@ -30,7 +31,8 @@ WINDOW = 240  # buckets kept
 KEYS_MOST = 100_000
 ROUNDS_MOST = 101
 TESTS_MOST = 1000
-PANELS = ("contention", "hits", "barn", "churn")
+LEVELS_MOST = 64
+PANELS = ("contention", "hits", "barn", "churn", "footprint")
 LOST = ("gap", "damage", "shape", "incomplete", "foreign", "repeat")
 
 
@@ -197,7 +199,11 @@ class BootState:
         self.window = ""  # the test since whose beginning the lock panel counts, and when that was
         self.window_began = 0.0
         self._start: int | None = None
+        self.latency: dict[tuple[str, str], dict] = {}  # (level, call) of the newest round that sent any
+        self.crossed: tuple[int, int] = (0, 0)  # frees of another CPU's objects, and all, of that round
+        self._observed_round: tuple | None = None
         self._values: dict[tuple, tuple[int, int]] = {}
+        self._totals: dict[int, int] = {}  # of each gauge, over its instances
         self._lost_since: float | None = None
 
     def take(self, item: Record | Fault | Text) -> None:
@@ -270,6 +276,23 @@ class BootState:
             lock.before += lock.taken
             lock.taken = lock.contended = lock.waited = 0
 
+    def _observe(self, body: dict) -> None:
+        """The tables are of one round: another one's begin anew."""
+        if self._observed_round != (body["test"], body["round"]):
+            self._observed_round = body["test"], body["round"]
+            self.latency, self.crossed = {}, (0, 0)
+
+    def _take_latency(self, record: Record) -> None:
+        self._observe(record.body)
+        if len(self.latency) < LEVELS_MOST:
+            self.latency[record.body["level"], record.body["call"]] = record.body
+
+    def _take_matrix(self, record: Record) -> None:
+        self._observe(record.body)
+        pairs = record.body["from"]
+        away = sum(count for cpu, count in pairs if cpu != record.body["cpu"])
+        self.crossed = self.crossed[0] + away, self.crossed[1] + sum(count for _, count in pairs)
+
     def _take_lost(self, record: Record) -> None:
         body = record.body
         if "from" in body and "to" in body:
@@ -302,7 +325,8 @@ class BootState:
             return
         self._values[key] = (record.time, value)
         if counter.kind == "gauge":
-            total = sum(v for (id_, _, _), (_, v) in self._values.items() if id_ == counter.id)
+            total = self._totals.get(counter.id, 0) + value - before
+            self._totals[counter.id] = total
             self.timeline.set((counter.role, counter.name), seconds, total)
             return
         amount = max(0, value - before)
@@ -353,6 +377,10 @@ class BootState:
             (counter.name, *self.timeline.level(("barn", counter.name)))
             for counter in self.roles.by_panel["barn"] if counter.kind == "gauge"
         ]
+
+    def footprint(self) -> list[tuple]:
+        return [(counter.name, *self.timeline.level(("footprint", counter.name)))
+                for counter in self.roles.by_panel["footprint"] if counter.kind == "gauge"]
 
     def busiest_locks(self, most: int) -> list[Lock]:
         """Those with most contention since the test began, then the most used in the boot."""

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .. import units
+from .. import observed, units
 
 TIMED_PAUSE = 1.0
 PAUSE = 0.35
@@ -123,6 +123,32 @@ def levels(boot, marks: Marks) -> Table:
     return table
 
 
+def memory(boot, marks: Marks) -> Table:
+    """Bytes in each layer, most first."""
+    table = _grid("left", "left", "right")
+    _row(table, "held", "", "", style="bold")
+    lines = [(newest(values) or 0, label, values) for label, _, values in boot.footprint()]
+    for held, label, values in sorted(lines, key=lambda line: (-line[0], line[1])):
+        if held or any(values):
+            _row(table, label, marks.spark(values), units.bytes_(held))
+    return table
+
+
+def times(boot) -> Table:
+    """What the newest round with latency=on or matrix=on told."""
+    table = _grid("left", "left", "right", "right", "right")
+    if boot.latency:
+        _row(table, "cycles", "", "p50", "p99", "max", style="bold")
+    for (level, call), body in boot.latency.items():
+        counts = dict(map(tuple, body["buckets"]))
+        cells = [units.number(observed.percentile(counts, share, body["max"])) for share in (0.5, 0.99)]
+        _row(table, level, call, *cells, units.count(body["max"]))
+    away, frees = boot.crossed
+    if frees:
+        _row(table, "freed", "elsewhere", units.share(away / frees), "of", units.count(frees))
+    return table
+
+
 def results(state, marks: Marks) -> Table:
     booted = {boot.arm for boot in state.boots.values()}
     arms = sorted(booted if state.alone else state.arms or booted)
@@ -150,6 +176,10 @@ def picture(state, marks: Marks) -> Group:
     if boot is not None:
         parts += [Text(""), cpus(boot, marks), Text(""), locks(boot, marks), Text(""),
                   levels(boot, marks)]
+        if boot.footprint():
+            parts += [Text(""), memory(boot, marks)]
+        if boot.latency or boot.crossed[1]:
+            parts += [Text(""), times(boot)]
     if state.tests(1):
         parts += [Text(""), results(state, marks)]
     return Group(*parts)
