@@ -58,32 +58,36 @@ static unsigned find_order_locked(const struct buddy *b, unsigned order)
     return order;
 }
 
-static bool has_block_locked(const struct buddy *b, unsigned order)
-{
-    return find_order_locked(b, order) <= MAX_ORDER;
-}
-
+/* NULL: there is none. The caller counts. */
 static struct frame *alloc_locked(struct buddy *b, unsigned order)
 {
-    u64 *ctr = row(b);
     unsigned k = find_order_locked(b, order);
     struct frame *f;
 
-    if (k > MAX_ORDER) {
-        plat_counter_add(&ctr[NODE_page_fail], 1);
+    if (k > MAX_ORDER)
         return NULL;
-    }
     f = list_entry(list_first(&b->free[k]), struct frame, link);
     take_block(b, f, k);
     while (k > order) {
         k--;
         put_block(b, f + ((size_t)1 << k), k);
-        plat_counter_add(&ctr[NODE_page_split], 1);
+        plat_counter_add(&row(b)[NODE_page_split], 1);
     }
-    __atomic_store_n(&b->pages_free, b->pages_free - ((u64)1 << order), __ATOMIC_RELAXED);
-    plat_counter_add(&ctr[NODE_page_alloc], (u64)1 << order);
-    plat_counter_add(&ctr[NODE_page_alloc_calls], 1);
     return f;
+}
+
+/* n blocks were got; none is a failure. */
+static void count_alloc_locked(struct buddy *b, unsigned order, unsigned n)
+{
+    u64 *ctr = row(b), pages = (u64)n << order;
+
+    if (!n) {
+        plat_counter_add(&ctr[NODE_page_fail], 1);
+        return;
+    }
+    __atomic_store_n(&b->pages_free, b->pages_free - pages, __ATOMIC_RELAXED);
+    plat_counter_add(&ctr[NODE_page_alloc], pages);
+    plat_counter_add(&ctr[NODE_page_alloc_calls], n);
 }
 
 struct frame *buddy_alloc(struct buddy *b, unsigned order)
@@ -97,6 +101,7 @@ struct frame *buddy_alloc(struct buddy *b, unsigned order)
     start = timed_begin(b, LATENCY_ALLOC);
     flags = spin_lock_irqsave(&b->lock);
     f = alloc_locked(b, order);
+    count_alloc_locked(b, order, f ? 1 : 0);
     spin_unlock_irqrestore(&b->lock, flags);
     timed_end(b, LATENCY_ALLOC, start);
     if (f)
@@ -109,16 +114,11 @@ unsigned buddy_alloc_bulk(struct buddy *b, unsigned order, struct frame **out, u
     u64 start = timed_begin(b, LATENCY_ALLOC);
     unsigned long flags = spin_lock_irqsave(&b->lock);
     unsigned got = 0;
+    struct frame *f;
 
-    while (got < n) {
-        /* A short batch is no failure: only the first one that is missing is. */
-        if (got && !has_block_locked(b, order))
-            break;
-        out[got] = alloc_locked(b, order);
-        if (!out[got])
-            break;
-        got++;
-    }
+    while (got < n && (f = alloc_locked(b, order)))
+        out[got++] = f;
+    count_alloc_locked(b, order, got); /* a short batch is no failure */
     spin_unlock_irqrestore(&b->lock, flags);
     timed_end(b, LATENCY_ALLOC, start);
     return got;

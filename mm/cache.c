@@ -90,18 +90,14 @@ void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags, s
 {
     if (unlikely(!cc->limit))
         return alloc_direct(c, size, flags, cc);
-    if (likely(c->front->alloc))
-        return c->front->alloc(c, size, flags, cc);
-    return alloc_refill(c, size, flags, cc);
+    return c->alloc_slow(c, size, flags, cc);
 }
 
 bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
     if (unlikely(!cc->limit))
         return free_direct(c, obj, flags, cc);
-    if (likely(c->front->free))
-        return c->front->free(c, obj, flags, cc);
-    return free_put(c, obj, flags, cc);
+    return c->free_slow(c, obj, flags, cc);
 }
 
 void *object_corrupt(const struct kmem_cache *c, void *obj)
@@ -355,6 +351,7 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->heap = h;
     c->mode = cache_modes(h);
     slab_ways(c);
+    c->tag_bits = (c->mode ? TAG_MODE : 0) | (c->mode == MODE_SIDE ? TAG_SIDE : 0);
     c->objstate = h->objstate;
     c->size = (u32)round_up(MAX(a->size, (size_t)1), sizeof(void *));
     c->zone = MAX((u32)PLAT_REDZONE_BYTES, h->poison == V_poison_full ? FULL_ZONE_BYTES : 0);
@@ -363,6 +360,8 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->limit = 0;
     c->batch = 0;
     c->front = front_chosen(h);
+    c->alloc_slow = c->front && c->front->alloc ? c->front->alloc : alloc_refill;
+    c->free_slow = c->front && c->front->free ? c->front->free : free_put;
     slab_geometry(c, align);
     if (c->front)
         c->front->size(h, c);

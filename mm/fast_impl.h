@@ -91,6 +91,19 @@ static ALWAYS_INLINE bool cache_free_plain(struct kmem_cache *c, void *obj)
     return cache_push(c, obj);
 }
 
+/* The same two where the mode is MODE_SIDE and nothing else. */
+static ALWAYS_INLINE void *cache_alloc_side(struct kmem_cache *c, size_t size)
+{
+    return cache_pop(c, size, V_objstate_side);
+}
+
+static ALWAYS_INLINE bool cache_free_side(struct kmem_cache *c, void *obj)
+{
+    if (unlikely(!object_claim(c, obj, V_objstate_side)))
+        return cache_free_refused(c, obj);
+    return cache_push(c, obj);
+}
+
 /* obj lies in a slab of c. */
 static ALWAYS_INLINE bool cache_free(struct kmem_cache *c, void *obj)
 {

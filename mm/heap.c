@@ -100,6 +100,7 @@ static void classes_init(struct heap *h)
     }
     /* All caches of a heap have the same mode. */
     h->plain_size = h->kmalloc[0].mode ? 0 : KMALLOC_MAX_SMALL;
+    h->side_size = h->kmalloc[0].mode == MODE_SIDE ? KMALLOC_MAX_SMALL : 0;
 }
 
 /* Bytes at the start of the home range that the heap itself needs. */

@@ -41,19 +41,28 @@ bool heap_kfree(struct heap *h, void *p)
 /* A size of no class, or any size where caches have a mode. */
 static void *kmalloc_edge(struct heap *h, size_t size)
 {
-    if (likely(size - 1 < KMALLOC_MAX_SMALL))
+    if (likely(size - 1 < h->side_size))
+        return cache_alloc_side(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
+    if (size - 1 < KMALLOC_MAX_SMALL)
         return cache_alloc_mode(h->by_size[(size - 1) / KMALLOC_ALIGN], size);
     return size ? large_alloc(h, size) : ZERO_SIZE_PTR;
 }
 
-/* A free by what its frame says, whatever that is. */
-static bool kfree_other(struct heap *h, void *p, u64 tag)
+static NOINLINE bool kfree_rest(struct heap *h, void *p, u64 tag)
 {
     if (TAG_KIND(tag) == FRAME_LARGE)
         return large_free(h, frame_of(&h->frames, p), tag, p);
     if (likely(TAG_KIND(tag) == FRAME_SLAB))
         return cache_free(TAG_CACHE(tag), p);
     return badfree(h, badfree_kind_of(h, p), p, tag, NULL);
+}
+
+/* A free by what its frame says, whatever that is. */
+static bool kfree_other(struct heap *h, void *p, u64 tag)
+{
+    if (TAG_IS_SIDE(tag))
+        return cache_free_side(TAG_CACHE(tag), p);
+    return kfree_rest(h, p, tag);
 }
 
 /* Every free under owner=lock; else NULL, kmalloc(0)'s and addresses outside memory. */

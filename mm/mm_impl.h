@@ -20,7 +20,10 @@
  *   unused |
  *            ^ 16-byte header before each object: link, state      ^ zone: red zone, if any
  *   slot = distance of neighbours, a multiple of the alignment.
- * objstate=side: the slab starts with one state byte an object, lead covers them; no headers.
+ * objstate=side: objects from the base on, no headers; after them, on cache lines of their own, one
+ * state byte for each granule, the largest power of two that divides slot. The byte of an object's
+ * first granule is its state, the others are 0 for ever: an address is found by a shift, and one
+ * that is no object's start finds nothing.
  *
  * Object states, and the only legal moves:
  *   1 FREE       in a slab's free list     → 2 (refill), 3 (allocation without a front end)
@@ -69,19 +72,22 @@ struct frame {
     void *freelist;     /* slab head: first FREE object; under the cache lock */
     u32 inuse; /* slab head: objects that left it, cached ones included; under the cache lock */
     u32 cpu;   /* LARGE head: that allocated it (matrix=on) */
+    u32 taker; /* slab head: CPU + 1 that refills from it, 0: nobody; under the cache lock */
     u64 bytes; /* LARGE head: as asked for */
 } ALIGNED(CACHE_LINE);
 
 /* One word says kind and order, or kind and cache, so that a free learns its owner from one
  * load. */
 #define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
-#define TAG_MODE         8u /* beside SLAB: the cache has a mode */
-#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache) | ((cache)->mode ? TAG_MODE : 0))
+#define TAG_MODE         8u  /* beside SLAB: the cache has a mode */
+#define TAG_SIDE         16u /* beside both: that mode is objstate=side and nothing else */
+#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache) | (cache)->tag_bits)
 #define TAG_KIND(t)      ((enum frame_tag)((t)&7))
-#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)((t) & ~(u64)15)) /* SLAB only */
+#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)((t) & ~(u64)31)) /* SLAB only */
 /* The cache if t is a slab's whose cache has no mode: all other tags have one of these bits. */
 #define TAG_IS_PLAIN(t)    (((t)&15) == 0)
 #define TAG_PLAIN_CACHE(t) ((struct kmem_cache *)(uintptr_t)(t))
+#define TAG_IS_SIDE(t)     (((t)&31) == (TAG_MODE | TAG_SIDE))
 #define TAG_ORDER(t)       ((unsigned)((t) >> 8)) /* not SLAB */
 
 static ALWAYS_INLINE u64 frame_tag_load(const struct frame *f)
@@ -216,6 +222,7 @@ struct cache_cpu {
     u64 count;
     u64 limit;
     u32 batch;
+    struct frame *slab; /* the partial slab it refills from, or NULL; under the cache lock */
     u64 ctr[NR_CACHE_COUNTERS];
     void *object[];
 } ALIGNED(CACHE_LINE);
@@ -227,6 +234,14 @@ static ALWAYS_INLINE void cache_cpu_count(struct cache_cpu *cc, u64 count)
 }
 
 #define BOOT_CPU_BYTES (sizeof(struct cache_cpu))
+
+/* objstate=side: where the states of a slab are. A slab is aligned to its size. */
+struct side_shape {
+    u64 within; /* slab bytes - 1 */
+    u64 at;     /* from the slab's base to the states */
+    u64 granules;
+    u32 shift; /* log2 of a granule */
+};
 
 struct cache_node {
     struct spinlock lock;
@@ -260,9 +275,14 @@ struct kmem_cache {
     /* fixed after creation */
     struct heap *heap;
     const struct front_ops *front;
+    /* The front's own, or those that go by its refill and put. */
+    void *(*alloc_slow)(struct kmem_cache *c, size_t size, unsigned long flags,
+                        struct cache_cpu *cc);
+    bool (*free_slow)(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc);
     char *cpu_base; /* cache_cpu of CPU 0, the others PLAT_CPU_STRIDE apart; boot_cpu at first */
     u32 cpu_bytes;  /* of each part, once it is in the heap's region; 0 before */
     u32 mode;       /* enum cache_mode bits */
+    u32 tag_bits;   /* TAG_MODE and TAG_SIDE, as mode says */
     enum knob_value objstate;
     u32 size;        /* usable bytes */
     u32 slot;        /* distance between objects */
@@ -273,6 +293,7 @@ struct kmem_cache {
     u32 order;
     u32 limit, batch; /* of each CPU's array; 0: no front end */
     u64 slot_inverse; /* ceil(2^32 / slot): index = offset * inverse >> 32 */
+    struct side_shape side;
     void (*ctor)(void *obj);
     void (*dtor)(void *obj);
     /* How slabs are reached, so that timing costs nothing while off (slab_take, slab_put below). */
@@ -329,6 +350,7 @@ struct heap {
     u64 *matrix; /* [freeing CPU][MAX_CPUS allocating CPUs]; NULL: off, or too early */
     bool pcp_on;
     u32 pcp_orders; /* orders below it have page caches: PCP_ORDERS, or 0 without pcp, or under latency=on */
+    size_t side_size;  /* KMALLOC_MAX_SMALL if that mode is objstate=side alone, else 0 */
     size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
                         * the caches have a mode */
     bool large_plain; /* page caches, stats.large=percpu, no fills: large blocks go the short way */
@@ -386,8 +408,9 @@ void heap_reclaim(struct heap *h);
 /* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
 NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
 void pcp_put(struct heap *h, struct frame *f, unsigned order); /* claimed: NONE */
-/* The same for a block that is tagged PARKED already and that pcp_push() had no room for. */
-void pcp_put_full(struct heap *h, struct frame *f, unsigned order);
+/* The same for a block that is tagged PARKED already and that pcp_push() had no room for. True, so
+ * that it can end a free without a frame. */
+bool pcp_put_full(struct heap *h, struct frame *f, unsigned order);
 u64 pcp_drain_all(struct heap *h); /* every CPU's; pages given back. No lock held. */
 NODISCARD bool pcp_init(struct heap *h, unsigned cpus);
 u64 pcp_pages(const struct heap *h);

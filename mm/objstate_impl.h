@@ -5,9 +5,9 @@
  * fill pattern equals; so
  *   a free of an address that is not an object's start finds no legal word and is refused, without
  *   a division. Beside it stands the free-list link.
- * side: one byte an object at the start of its slab. An address is divided by the slot size (a
- * multiplication) to find it,
- *   and must be exact. Refills hand out neighbours, so that one CPU gets a line of states.
+ * side: one byte an object beside the objects of its slab, found by masks and one shift; drawn in
+ *   mm_impl.h. Packed like this, 64 objects share a line of states: what keeps CPUs off each
+ *   other's lines is that each refills from a slab of its own (slab.c).
  * off: nothing is kept; only a misplaced address is refused.
  *
  * The claim ALLOCATED → CACHED is the one atomic read-modify-write; other moves are plain stores
@@ -56,13 +56,25 @@ static ALWAYS_INLINE u32 object_index(const struct kmem_cache *c, const char *ba
     return likely(i * c->slot == offset) ? (u32)i : c->capacity;
 }
 
-/* The state byte under side, or NULL if obj is no object's start. */
-static ALWAYS_INLINE u8 *object_side(const struct kmem_cache *c, const void *obj)
+/* The state byte under side; obj is an object's start. side: the cache's. */
+static ALWAYS_INLINE u8 *object_side_of(struct side_shape side, const void *obj)
 {
-    char *base = object_slab(c, obj);
-    u32 i = object_index(c, base, obj);
+    u64 offset = (uintptr_t)obj & side.within;
 
-    return likely(i < c->capacity) ? (u8 *)base + i : NULL;
+    return (u8 *)((uintptr_t)obj - offset + side.at + (offset >> side.shift));
+}
+
+/* The state byte under side of whatever p is, inside a slab of c: NULL if p lies beyond the objects
+ * or between granules. The rotation brings what the shift would lose to the top, so that one
+ * comparison finds both. */
+static ALWAYS_INLINE u8 *object_side(const struct kmem_cache *c, const void *p)
+{
+    u64 offset = (uintptr_t)p & c->side.within;
+    u64 granule = offset >> c->side.shift | offset << (-c->side.shift & 63);
+
+    if (unlikely(granule >= c->side.granules))
+        return NULL;
+    return (u8 *)((uintptr_t)p - offset + c->side.at + granule);
 }
 
 /* -- fast path: the two moves of an allocation and its free; objstate is c->objstate -- */
@@ -79,7 +91,7 @@ static ALWAYS_INLINE bool object_allocate(const struct kmem_cache *c, void *obj,
             return false;
         __atomic_store_n(word, STATE_WORD(OBJECT_ALLOCATED), __ATOMIC_RELAXED);
     } else if (objstate == V_objstate_side) {
-        u8 *byte = object_side(c, obj);
+        u8 *byte = object_side_of(c->side, obj);
 
         if (unlikely(__atomic_load_n(byte, __ATOMIC_RELAXED) != OBJECT_CACHED))
             return false;
@@ -113,20 +125,32 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
 
 /* -- slow path -- */
 
-/* A move made by whoever owns obj, without looking. objstate is c->objstate: a constant in the
- * loops over many objects. */
-static ALWAYS_INLINE void object_move(const struct kmem_cache *c, void *obj, enum object_state s,
-                                      enum knob_value objstate)
+/* What a move needs to know of its cache, held in registers by loops over many objects: to the
+ * compiler, a store to a state may be one to the cache. objstate is a constant there. */
+struct object_how {
+    enum knob_value objstate;
+    u32 link_offset;
+    struct side_shape side;
+};
+
+static ALWAYS_INLINE struct object_how object_how(const struct kmem_cache *c,
+                                                  enum knob_value objstate)
 {
-    if (objstate == V_objstate_header)
+    return (struct object_how){objstate, c->link_offset, c->side};
+}
+
+/* A move made by whoever owns obj, without looking. */
+static ALWAYS_INLINE void object_move(struct object_how how, void *obj, enum object_state s)
+{
+    if (how.objstate == V_objstate_header)
         __atomic_store_n(&object_header(obj)->state, STATE_WORD(s), __ATOMIC_RELAXED);
-    else if (objstate == V_objstate_side)
-        __atomic_store_n(object_side(c, obj), (u8)s, __ATOMIC_RELAXED);
+    else if (how.objstate == V_objstate_side)
+        __atomic_store_n(object_side_of(how.side, obj), (u8)s, __ATOMIC_RELAXED);
 }
 
 static ALWAYS_INLINE void object_set(const struct kmem_cache *c, void *obj, enum object_state s)
 {
-    object_move(c, obj, s, c->objstate);
+    object_move(object_how(c, c->objstate), obj, s);
 }
 
 /* The state as STATE_WORD(…), or whatever else is found; obj is an object's start. Not under off.
@@ -134,7 +158,7 @@ static ALWAYS_INLINE void object_set(const struct kmem_cache *c, void *obj, enum
 static inline u32 object_found(const struct kmem_cache *c, void *obj)
 {
     if (c->objstate == V_objstate_side)
-        return STATE_WORD(__atomic_load_n(object_side(c, obj), __ATOMIC_RELAXED));
+        return STATE_WORD(__atomic_load_n(object_side_of(c->side, obj), __ATOMIC_RELAXED));
     return __atomic_load_n(&object_header(obj)->state, __ATOMIC_RELAXED);
 }
 
@@ -160,17 +184,16 @@ static inline bool object_live(const struct kmem_cache *c, void *obj)
 }
 
 /* Where the free-list link stands: in the header, else in the object (past a constructed one). */
-static ALWAYS_INLINE void **object_link_at(const struct kmem_cache *c, void *obj,
-                                           enum knob_value objstate)
+static ALWAYS_INLINE void **object_link_at(struct object_how how, void *obj)
 {
-    if (objstate == V_objstate_header)
+    if (how.objstate == V_objstate_header)
         return &object_header(obj)->link;
-    return (void **)(void *)((char *)obj + c->link_offset);
+    return (void **)(void *)((char *)obj + how.link_offset);
 }
 
 static ALWAYS_INLINE void **object_link(const struct kmem_cache *c, void *obj)
 {
-    return object_link_at(c, obj, c->objstate);
+    return object_link_at(object_how(c, c->objstate), obj);
 }
 
 /* -- what a sanitizer may see -- */

@@ -17,7 +17,7 @@
 
 static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
 {
-    struct frame *f = order < h->pcp_orders ? NULL : buddy_alloc(&h->buddy[0], order);
+    struct frame *f = order < h->pcp_orders ? pcp_get(h, order) : buddy_alloc(&h->buddy[0], order);
 
     if (f || order > MAX_ORDER)
         return f;
@@ -56,14 +56,13 @@ struct frame *pages_get(struct heap *h, unsigned order)
 {
     struct frame *f;
 
-    if (likely(order < h->pcp_orders)) {
-        f = pcp_get(h, order);
-        if (likely(f))
-            return f;
-    } else if (h->pcp && order < PCP_ORDERS) {
-        return pcp_get_timed(h, order);
-    }
-    return pages_get_slow(h, order);
+    if (unlikely(order >= h->pcp_orders))
+        return h->pcp && order < PCP_ORDERS ? pcp_get_timed(h, order) : pages_get_slow(h, order);
+    f = pcp_pop(h, order);
+    if (unlikely(!f))
+        return pages_get_slow(h, order);
+    frame_tag_store(f, FRAME_NONE);
+    return f;
 }
 
 void pages_put(struct heap *h, struct frame *head, unsigned order)
@@ -149,9 +148,7 @@ bool free_pages(struct heap *h, void *block, unsigned order)
     if (unlikely(!frame_claim_as(f, &found, TAG(FRAME_PARKED, order))))
         return free_pages_slow(h, block, order);
     plat_counter_add(&heap_cpu_counters(h)[CPU_free_pages_calls], 1);
-    if (unlikely(!pcp_push(h, f, order)))
-        pcp_put_full(h, f, order);
-    return true;
+    return likely(pcp_push(h, f, order)) ? true : pcp_put_full(h, f, order);
 }
 
 /* -- large kmalloc -- */
@@ -249,7 +246,5 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
     if (unlikely(!frame_claim_as(f, &tag, TAG(FRAME_PARKED, order))))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
     large_count(h, false, PAGE_SIZE << order, V_stats_large_percpu);
-    if (unlikely(!pcp_push(h, f, order)))
-        pcp_put_full(h, f, order);
-    return true;
+    return likely(pcp_push(h, f, order)) ? true : pcp_put_full(h, f, order);
 }

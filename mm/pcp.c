@@ -56,7 +56,7 @@ static void put_in_buddy(struct heap *h, struct frame *f, unsigned order)
     buddy_free(&h->buddy[0], f, order);
 }
 
-void pcp_put_full(struct heap *h, struct frame *f, unsigned order)
+bool pcp_put_full(struct heap *h, struct frame *f, unsigned order)
 {
     unsigned long flags = plat_irq_save();
     struct pcp *p = pcp_mine(h);
@@ -65,7 +65,7 @@ void pcp_put_full(struct heap *h, struct frame *f, unsigned order)
         plat_counter_add(&pcp_row(h)[NODE_pcp_busy], 1);
         plat_irq_restore(flags);
         put_in_buddy(h, f, order);
-        return;
+        return true;
     }
     if (p->stack[order].count >= p->stack[order].limit)
         put_spill(h, p, order);
@@ -75,6 +75,7 @@ void pcp_put_full(struct heap *h, struct frame *f, unsigned order)
      * it. */
     if (!pcp_push(h, f, order))
         put_in_buddy(h, f, order);
+    return true;
 }
 
 void pcp_put(struct heap *h, struct frame *f, unsigned order)

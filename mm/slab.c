@@ -1,7 +1,9 @@
 /* slab.c: slabs of equal objects, and their partial, full and empty lists.
  *
  * A slab is a block of pages cut into slots (drawn in mm_impl.h). It is on exactly one list of its
- * node: full when no object is FREE, empty when all are, else partial. Objects leave and come back
+ * node: full when no object is FREE, empty when all are, else partial. A CPU with an array refills it
+ * from a partial slab of its own, so that neighbours, which share cache lines of states or of
+ * objects, are handed to one CPU. Objects leave and come back
  * under the cache lock, many at a time: that is the price the front ends exist to avoid. `inuse`
  * counts the objects that have left, those in a front end included, so no slab can be given back
  * while any CPU's array holds one of its objects.
@@ -24,7 +26,11 @@ static u64 *row(const struct kmem_cache *c)
 
 static void list_partial(struct kmem_cache *c, struct cache_node *n, struct frame *s)
 {
-    list_push_front(&n->partial, &s->link);
+    /* The front is for those that no CPU refills from. */
+    if (s->taker)
+        list_push_back(&n->partial, &s->link);
+    else
+        list_push_front(&n->partial, &s->link);
     n->partials++;
     plat_counter_add(&row(c)[CACHE_partial_add], 1);
 }
@@ -41,16 +47,32 @@ static void free_objects_add(struct cache_node *n, u64 v)
     __atomic_store_n(&n->free_objects, n->free_objects + v, __ATOMIC_RELAXED);
 }
 
+/* -- whose slab it is: from which slab a CPU refills its array -- */
+
+static void slab_own_locked(struct frame *s, struct cache_cpu *cc)
+{
+    s->taker = plat_cpu_id() + 1;
+    cc->slab = s;
+}
+
+static void slab_disown_locked(struct kmem_cache *c, struct frame *s)
+{
+    if (!s->taker)
+        return;
+    cache_cpu(c, s->taker - 1)->slab = NULL;
+    s->taker = 0;
+}
+
 /* Takes want objects from the front of s's list, which has as many. */
-static ALWAYS_INLINE void take_run(const struct kmem_cache *c, struct frame *s, void **out,
-                                   unsigned want, enum object_state to, enum knob_value objstate)
+static ALWAYS_INLINE void take_run(struct object_how how, struct frame *s, void **out,
+                                   unsigned want, enum object_state to)
 {
     void *obj = s->freelist;
 
     for (unsigned i = 0; i < want; i++) {
-        object_move(c, obj, to, objstate);
+        object_move(how, obj, to);
         out[i] = obj;
-        obj = *object_link_at(c, obj, objstate);
+        obj = *object_link_at(how, obj);
     }
     s->freelist = obj;
 }
@@ -61,15 +83,16 @@ static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n
     unsigned room = c->capacity - s->inuse, got = MIN(room, want);
 
     if (likely(c->objstate == V_objstate_header))
-        take_run(c, s, out, got, to, V_objstate_header);
+        take_run(object_how(c, V_objstate_header), s, out, got, to);
     else if (c->objstate == V_objstate_side)
-        take_run(c, s, out, got, to, V_objstate_side);
+        take_run(object_how(c, V_objstate_side), s, out, got, to);
     else
-        take_run(c, s, out, got, to, V_objstate_off);
-    CHECK_VALUES((s->freelist == NULL) == (got == room), s->freelist, room - got);
+        take_run(object_how(c, V_objstate_off), s, out, got, to);
     s->inuse += got;
     free_objects_add(n, -(u64)got);
     if (got == room) {
+        CHECK_VALUES(!s->freelist, s->freelist, 0);
+        slab_disown_locked(c, s);
         unlist_partial(c, n, s);
         list_push_front(&n->full, &s->link);
     }
@@ -78,10 +101,9 @@ static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n
 
 static struct frame *slab_create(struct kmem_cache *c);
 
-/* No partial slab: an empty one becomes one; if there is none either and grow is set, a new one.
- * NULL: neither. Drops the lock to make one. */
-static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cache_node *n,
-                                               bool grow)
+/* An empty slab; if there is none and grow is set, a new one. On no list. NULL: neither. Drops the
+ * lock to make one. */
+static struct frame *slab_fresh_locked(struct kmem_cache *c, struct cache_node *n, bool grow)
 {
     struct list *e = list_pop_front(&n->empty);
     struct frame *s;
@@ -100,24 +122,53 @@ static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cach
         __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
         free_objects_add(n, c->capacity);
     }
-    list_partial(c, n, s);
     return s;
+}
+
+/* A partial slab for this CPU, which has none: one that no other CPU refills from. If all are
+ * others', a fresh one; if there is no memory for that, another's after all. Without a front end,
+ * when there is no partial slab: a fresh one, nobody's. grow: may make one. NULL: no. */
+static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cache_node *n,
+                                               struct cache_cpu *cc, bool grow)
+{
+    struct list *e = list_first(&n->partial);
+    struct frame *s = e ? list_entry(e, struct frame, link) : NULL;
+
+    if (s && !s->taker) {
+        slab_own_locked(s, cc);
+        list_remove(&s->link);
+        list_push_back(&n->partial, &s->link);
+        return s;
+    }
+    s = slab_fresh_locked(c, n, grow);
+    if (s) {
+        if (cc->limit)
+            slab_own_locked(s, cc);
+        list_partial(c, n, s);
+        return s;
+    }
+    /* Looked at again: the lock was dropped. */
+    e = grow ? list_first(&n->partial) : NULL;
+    return e ? list_entry(e, struct frame, link) : NULL;
 }
 
 static unsigned take(struct kmem_cache *c, void **out, unsigned want, bool allocated)
 {
     enum object_state to = allocated ? OBJECT_ALLOCATED : OBJECT_CACHED;
+    struct cache_cpu *cc = cache_cpu_mine(c);
     struct cache_node *n = &c->node[0];
     unsigned got = 0;
 
     spin_lock(&n->lock);
     while (got < want) {
-        struct list *e = n->partial.next;
-        struct frame *s = list_entry(e, struct frame, link);
+        struct frame *s = cc->slab;
 
-        /* Some is enough to do without a new slab: the caller comes again. */
-        if (unlikely(e == &n->partial))
-            s = slab_find_locked(c, n, got == 0);
+        if (unlikely(!s)) {
+            if (!cc->limit && n->partial.next != &n->partial) /* without a front end: the first */
+                s = list_entry(n->partial.next, struct frame, link);
+            else /* some is enough to do without a new slab: the caller comes again */
+                s = slab_find_locked(c, n, cc, got == 0);
+        }
         if (unlikely(!s))
             break;
         got += take_from_slab_locked(c, n, s, out + got, want - got, to);
@@ -128,20 +179,19 @@ static unsigned take(struct kmem_cache *c, void **out, unsigned want, bool alloc
 
 /* -- giving objects back -- */
 
-static ALWAYS_INLINE void put_first(const struct kmem_cache *c, void *obj, void **first,
-                                    enum knob_value objstate)
+static ALWAYS_INLINE void put_first(struct object_how how, void *obj, void **first)
 {
-    object_move(c, obj, OBJECT_FREE, objstate);
-    *object_link_at(c, obj, objstate) = *first;
+    object_move(how, obj, OBJECT_FREE);
+    *object_link_at(how, obj) = *first;
     *first = obj;
 }
 
 /* Puts objects into their slab, s, up to the first that lies in another; returns how many. Looks at
  * four at a time: mostly a whole batch is of one slab. */
-static ALWAYS_INLINE unsigned put_run(const struct kmem_cache *c, struct frame *s, void *const *obj,
-                                      unsigned count, enum knob_value objstate)
+static ALWAYS_INLINE unsigned put_run(struct object_how how, unsigned order, struct frame *s,
+                                      void *const *obj, unsigned count)
 {
-    uintptr_t inside = ~((PAGE_SIZE << c->order) - 1); /* a slab is aligned to its size */
+    uintptr_t inside = ~((PAGE_SIZE << order) - 1); /* a slab is aligned to its size */
     uintptr_t base = (uintptr_t)obj[0];
     void *first = s->freelist;
     void *const *at = obj, *const *end = obj + count;
@@ -153,13 +203,13 @@ static ALWAYS_INLINE unsigned put_run(const struct kmem_cache *c, struct frame *
              ((uintptr_t)e ^ base)) &
             inside)
             break;
-        put_first(c, a, &first, objstate);
-        put_first(c, b, &first, objstate);
-        put_first(c, d, &first, objstate);
-        put_first(c, e, &first, objstate);
+        put_first(how, a, &first);
+        put_first(how, b, &first);
+        put_first(how, d, &first);
+        put_first(how, e, &first);
     }
     for (; at < end && (((uintptr_t)*at ^ base) & inside) == 0; at++)
-        put_first(c, *at, &first, objstate);
+        put_first(how, *at, &first);
     s->freelist = first;
     return (unsigned)(at - obj);
 }
@@ -175,6 +225,7 @@ static NOINLINE void slab_relist_locked(struct kmem_cache *c, struct cache_node 
         list_partial(c, n, s);
         return;
     }
+    slab_disown_locked(c, s);
     if (!was_full)
         unlist_partial(c, n, s);
     if (n->partials + n->empties >= c->heap->min_partial) {
@@ -196,11 +247,11 @@ static unsigned put_some_locked(struct kmem_cache *c, struct cache_node *n, void
     unsigned put;
 
     if (likely(c->objstate == V_objstate_header))
-        put = put_run(c, s, obj, count, V_objstate_header);
+        put = put_run(object_how(c, V_objstate_header), c->order, s, obj, count);
     else if (c->objstate == V_objstate_side)
-        put = put_run(c, s, obj, count, V_objstate_side);
+        put = put_run(object_how(c, V_objstate_side), c->order, s, obj, count);
     else
-        put = put_run(c, s, obj, count, V_objstate_off);
+        put = put_run(object_how(c, V_objstate_off), c->order, s, obj, count);
     CHECK_VALUES(s->inuse >= put, obj[0], s->inuse);
     s->inuse -= put;
     free_objects_add(n, put);
@@ -314,20 +365,20 @@ static void objects_make(struct kmem_cache *c, struct frame *s, char *first)
 }
 
 /* The others: state and link are all there is to write. */
-static ALWAYS_INLINE void objects_link(const struct kmem_cache *c, struct frame *s, char *first,
-                                       enum knob_value objstate)
+static ALWAYS_INLINE void objects_link(struct object_how how, const struct kmem_cache *c,
+                                       struct frame *s, char *first)
 {
     u32 slot = c->slot, left = c->capacity;
     char *obj = first;
 
     s->freelist = obj;
     while (--left) {
-        object_move(c, obj, OBJECT_FREE, objstate);
-        *object_link_at(c, obj, objstate) = obj + slot;
+        object_move(how, obj, OBJECT_FREE);
+        *object_link_at(how, obj) = obj + slot;
         obj += slot;
     }
-    object_move(c, obj, OBJECT_FREE, objstate);
-    *object_link_at(c, obj, objstate) = NULL;
+    object_move(how, obj, OBJECT_FREE);
+    *object_link_at(how, obj) = NULL;
 }
 
 /* A new slab with all objects FREE, linked in address order; on no list, seen by nobody. */
@@ -340,17 +391,20 @@ static struct frame *slab_create(struct kmem_cache *c)
         return NULL;
     first = (char *)frame_address(&c->heap->frames, s) + c->lead;
     s->inuse = 0;
+    s->taker = 0;
     list_init(&s->link);
     for (u64 i = 0; i < (u64)1 << c->order; i++)
         s[i].head = s;
+    if (c->objstate == V_objstate_side)
+        memset(first + c->side.at, 0, c->side.granules);
     if (c->zone || c->ctor || (c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)))
         objects_make(c, s, first);
     else if (likely(c->objstate == V_objstate_header))
-        objects_link(c, s, first, V_objstate_header);
+        objects_link(object_how(c, V_objstate_header), c, s, first);
     else if (c->objstate == V_objstate_side)
-        objects_link(c, s, first, V_objstate_side);
+        objects_link(object_how(c, V_objstate_side), c, s, first);
     else
-        objects_link(c, s, first, V_objstate_off);
+        objects_link(object_how(c, V_objstate_off), c, s, first);
     slab_tag(s, c->order, TAG_SLAB(c));
     plat_counter_add(&row(c)[CACHE_slab_alloc], 1);
     return s;
@@ -374,6 +428,16 @@ static void slab_release(struct kmem_cache *c, struct frame *s)
 
 /* -- geometry -- */
 
+/* States for n objects of c, and where they start. */
+static struct side_shape side_shape(const struct kmem_cache *c, unsigned order, u32 n)
+{
+    u32 shift = (u32)__builtin_ctz(c->slot);
+    u64 used = (u64)n * c->slot;
+
+    return (struct side_shape){(PAGE_SIZE << order) - 1, round_up(used, (u64)CACHE_LINE),
+                               used >> shift, shift};
+}
+
 /* Objects that fit a slab of this order, and where the first one starts. */
 static u32 fit(const struct kmem_cache *c, unsigned order, size_t align, u32 *lead)
 {
@@ -389,15 +453,14 @@ static u32 fit(const struct kmem_cache *c, unsigned order, size_t align, u32 *le
         return n;
     }
     n = (u32)(bytes / c->slot);
-    if (c->objstate != V_objstate_side) {
-        *lead = 0;
-        return n;
+    *lead = 0;
+    for (; n && c->objstate == V_objstate_side; n--) {
+        struct side_shape side = side_shape(c, order, n);
+
+        if (side.at + side.granules <= bytes)
+            break;
     }
-    for (;; n--) {
-        *lead = (u32)round_up((size_t)n, align);
-        if (*lead + (size_t)n * c->slot <= bytes)
-            return n;
-    }
+    return n;
 }
 
 void slab_geometry(struct kmem_cache *c, size_t align)
@@ -429,6 +492,7 @@ void slab_geometry(struct kmem_cache *c, size_t align)
     }
     CHECK_VALUES(c->capacity > 0, c->size, align);
     c->slot_inverse = (((u64)1 << 32) + c->slot - 1) / c->slot;
+    c->side = side_shape(c, c->order, c->capacity);
 }
 
 void slab_node_init(struct cache_node *n, const char *name)
@@ -452,6 +516,9 @@ static bool one_slab_validate(struct kmem_cache *c, struct frame *s, enum where 
 {
     char *base = frame_address(&c->heap->frames, s);
     u32 free = 0;
+
+    if (s->taker && (where != PARTIAL || cache_cpu(c, s->taker - 1)->slab != s))
+        return heap_fault_set(f, "slab: its CPU does not refill from it", base, c);
 
     if (s->head != s || frame_tag_load(s) != TAG_SLAB(c))
         return heap_fault_set(f, "slab: the head frame is not this cache's", base, c);
@@ -494,6 +561,12 @@ bool slab_validate(struct kmem_cache *c, struct heap_fault *f)
                 list_validate(c, &n->full, FULL, &slabs, &free, f) &&
                 list_validate(c, &n->empty, EMPTY, &slabs, &free, f);
 
+    for (unsigned cpu = 0; good && cpu < MAX(c->heap->cpus, 1u); cpu++) {
+        struct frame *s = cache_cpu(c, cpu)->slab;
+
+        if (s && s->taker != cpu + 1)
+            good = heap_fault_set(f, "slab: a CPU refills from a slab that is not its own", s, c);
+    }
     if (good && slabs != n->slabs)
         good = heap_fault_set(f, "slab: slabs on lists and their count differ", n, c);
     if (good && free != n->free_objects)

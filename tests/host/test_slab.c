@@ -182,12 +182,144 @@ TEST(geometry_fits)
                     EXPECT_EQ(object_index(&c, base, base + c.lead + (size_t)i * c.slot + 1),
                               c.capacity);
                 }
-                if (c.objstate == V_objstate_side)
-                    EXPECT_GE(c.lead, c.capacity);
+                if (c.objstate == V_objstate_side) {
+                    EXPECT_GE(c.side.at, (u64)c.capacity * c.slot);
+                    EXPECT_LE(c.side.at + c.side.granules, (u64)PAGE_SIZE << c.order);
+                    EXPECT_EQ(c.side.at % CACHE_LINE, 0u);
+                }
                 spin_destroy(&c.node[0].lock);
             }
         heap_delete(&t);
     }
+}
+
+/* What the states of kmalloc-64 cost in memory: one line of a page, 1.6 %. */
+TEST(side_states_are_packed)
+{
+    struct test_heap t;
+    struct kmem_cache *c;
+
+    REQUIRE(heap_new(&t, "objstate=side", 32, 1));
+    c = &t.h->kmalloc[2];
+    EXPECT_EQ(c->side.shift, PLAT_REDZONE_BYTES ? 4u : 6u);
+    if (!PLAT_REDZONE_BYTES) {
+        EXPECT_EQ(c->order, 0u);
+        EXPECT_EQ(c->capacity, 63u);
+    }
+    heap_delete(&t);
+}
+
+/* Of all addresses in a slab full of allocated objects, only their starts can be freed. */
+TEST(every_other_address_of_a_slab_is_refused)
+{
+    static const char *const states[] = {"objstate=header", "objstate=side", "objstate=off"};
+    static const size_t sizes[] = {16, 64, 96, 192, 1536};
+
+    for (unsigned a = 0; a < ARRAY_SIZE(states); a++)
+        for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
+            struct kmem_cache_args args = {"whole", sizes[i], 0, NULL, NULL};
+            struct test_heap t;
+            struct kmem_cache *c;
+            u64 starts = 0, bytes;
+            void **p;
+            char *base;
+
+            REQUIRE(heap_new(&t, states[a], 32, 1));
+            c = kmem_cache_create(t.h, &args);
+            REQUIRE(c != NULL);
+            p = calloc(c->capacity, sizeof(*p));
+            for (u32 k = 0; k < c->capacity; k++) {
+                p[k] = kmem_cache_alloc(c);
+                REQUIRE(p[k] != NULL);
+                memset(p[k], 0x5a, sizes[i]);
+            }
+            base = object_slab(c, p[0]);
+            bytes = PAGE_SIZE << c->order;
+            for (u64 at = 0; at < bytes; at++) {
+                if (object_index(c, base, base + at) < c->capacity)
+                    starts++;
+                else
+                    EXPECT_FALSE(kmem_cache_free(c, base + at));
+            }
+            EXPECT_EQ(starts, c->capacity);
+            EXPECT_EQ(heap_badfree_count(t.h, BADFREE_interior), bytes - starts);
+            for (u32 k = 0; k < c->capacity; k++) {
+                EXPECT_TRUE(object_slab(c, p[k]) == base);
+                EXPECT_TRUE(kmem_cache_free(c, p[k]));
+            }
+            EXPECT_TRUE(heap_good(&t));
+            heap_delete(&t);
+            free(p);
+        }
+}
+
+/* -- slabs of the CPUs' own -- */
+
+#define OWN_OBJECTS 8u
+
+struct own {
+    struct test_heap t;
+    void *p[2][OWN_OBJECTS];
+};
+
+static void take_some(void *arg)
+{
+    struct own *o = arg;
+
+    for (unsigned i = 0; i < OWN_OBJECTS; i++)
+        o->p[plat_cpu_id()][i] = heap_kmalloc(o->t.h, 64);
+}
+
+static void give_some(void *arg)
+{
+    struct own *o = arg;
+
+    for (unsigned i = 0; i < OWN_OBJECTS; i++)
+        EXPECT_TRUE(heap_kfree(o->t.h, o->p[plat_cpu_id()][i]));
+}
+
+/* Objects of one slab share cache lines of states, small ones their own lines too: two CPUs that
+ * take turns must not be given neighbours. */
+TEST(cpus_refill_from_slabs_of_their_own)
+{
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        bool owns;
+        struct own o;
+
+        REQUIRE(heap_new(&o.t, lines[a], 32, 2));
+        owns = o.t.h->kmalloc[2].limit > 0; /* the baseline shares: it has no arrays to refill */
+        plat_run_on_cpus(1, take_some, &o);
+        plat_run_on_cpus(2, take_some, &o);
+        for (unsigned i = 0; i < OWN_OBJECTS; i++)
+            for (unsigned j = 0; owns && j < OWN_OBJECTS; j++)
+                EXPECT_TRUE(object_slab(&o.t.h->kmalloc[2], o.p[0][i]) !=
+                            object_slab(&o.t.h->kmalloc[2], o.p[1][j]));
+        EXPECT_TRUE(heap_good(&o.t));
+        plat_run_on_cpus(3, give_some, &o);
+        heap_drain_this_cpu(o.t.h);
+        EXPECT_TRUE(heap_good(&o.t));
+        heap_delete(&o.t);
+    }
+}
+
+/* With no page left, what another CPU refills from is better than nothing. */
+TEST(in_a_shortage_slabs_are_shared)
+{
+    struct own o;
+    void *last = NULL, *block;
+
+    REQUIRE(heap_new(&o.t, "front=bounded", 32, 2));
+    plat_run_on_cpus(1, take_some, &o);
+    while ((block = alloc_pages(o.t.h, 0)))
+        last = block;
+    REQUIRE(last != NULL);
+    plat_run_on_cpus(2, take_some, &o);
+    for (unsigned i = 0; i < OWN_OBJECTS; i++)
+        EXPECT_TRUE(o.p[1][i] != NULL);
+    EXPECT_TRUE(heap_good(&o.t));
+    plat_run_on_cpus(3, give_some, &o);
+    EXPECT_TRUE(heap_good(&o.t));
+    heap_delete(&o.t);
 }
 
 /* A full array spills half, not all: the call after the edge is fast again, in both directions. */
