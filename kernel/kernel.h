@@ -19,6 +19,10 @@ static ALWAYS_INLINE bool kfree(void *p)
 {
     return heap_kfree(kheap, p);
 }
+static ALWAYS_INLINE bool kfree_rcu(void *p, struct rcu_head *head)
+{
+    return heap_kfree_rcu(kheap, p, head);
+}
 
 /* -- per-CPU counters of the kernel itself (scope cpu; kernel/hooks.c)
  * --------------------------------- */

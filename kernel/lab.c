@@ -157,6 +157,9 @@ static bool check_balance(const char *when)
         sum.capacity += b.capacity;
         sum.slab_free += b.slab_free;
         sum.front += b.front;
+        sum.barn += b.barn;
+        sum.prefilled += b.prefilled;
+        sum.rcu += b.rcu;
         sum.in_use += b.in_use;
         sum.allocs += b.allocs;
         sum.frees += b.frees;
@@ -165,10 +168,13 @@ static bool check_balance(const char *when)
                     (const struct telemetry_value[]){{"capacity", (i64)sum.capacity},
                                                      {"slab_free", (i64)sum.slab_free},
                                                      {"front", (i64)sum.front},
+                                                     {"barn", (i64)sum.barn},
+                                                     {"prefilled", (i64)sum.prefilled},
+                                                     {"rcu", (i64)sum.rcu},
                                                      {"in_use", (i64)sum.in_use},
                                                      {"allocs", (i64)sum.allocs},
                                                      {"frees", (i64)sum.frees}},
-                    6);
+                    9);
     return !broken[0] || fail("the balance law does not hold for %s", broken);
 }
 

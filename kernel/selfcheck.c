@@ -261,7 +261,7 @@ static void typed_objects(struct kmem_cache *c)
 static void check_typed(void)
 {
     const struct kmem_cache_args args = {"selfcheck-typed", sizeof(struct typed), TYPED_ALIGN,
-                                         typed_ctor, typed_dtor};
+                                         typed_ctor,        typed_dtor,           0};
     struct kmem_cache *c = kmem_cache_create(kheap, &args);
     u64 busy = 0;
 
@@ -322,6 +322,22 @@ static void refused_part(void *p)
     expect_refusal(p, "small object, on another CPU");
 }
 
+/* The first of three sheaves' worth of frees lies in the barn at the end. */
+static void check_double_free_in_barn(void)
+{
+    static void *p[3 * 252];
+    unsigned n = 0, most = 3 * cache_front_capacity(heap_cache(kheap, 2));
+
+    _Static_assert(KMALLOC_CLASSES > 2, "cache 2 serves 64 bytes");
+    CHECK_VALUES(most <= ARRAY_SIZE(p), most, ARRAY_SIZE(p));
+    while (n < most && (p[n] = allocated(64)))
+        n++;
+    for (unsigned i = 0; i < n; i++)
+        free_part(p[i]);
+    if (n)
+        expect_refusal(p[0], "small object, in the barn");
+}
+
 static void check_double_frees(void)
 {
     u64 last = (u64)1 << (plat_cpu_count() - 1);
@@ -341,6 +357,8 @@ static void check_double_frees(void)
         free_part(p);
         expect_refusal(p, "small object, same CPU");
     }
+    if (knobs.front == V_front_sheaf)
+        check_double_free_in_barn();
     if (plat_cpu_count() == 1)
         return;
     p = allocated(64);
@@ -419,7 +437,7 @@ static u64 objects_in_use(void)
         const struct kmem_cache *c = heap_cache(kheap, id);
         struct balance b;
 
-        if (!c)
+        if (!c || cache_is_internal(c))
             continue;
         cache_balance(c, &b);
         sum += b.in_use;

@@ -42,6 +42,8 @@ enum badfree_kind badfree_kind_of(struct heap *h, const void *p)
         return BADFREE_free_page;
     case FRAME_PAGES:
         return BADFREE_foreign; /* a page block given to kfree: it has another door */
+    case FRAME_RCU:
+        return BADFREE_double;
     case FRAME_LARGE:
     case FRAME_SLAB:
         return BADFREE_wrong_cache;

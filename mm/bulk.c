@@ -29,7 +29,7 @@ static unsigned gather(struct kmem_cache *c, void **out, unsigned want, u64 *fas
     unsigned got = (unsigned)MIN(cc->count, (u64)want);
 
     for (unsigned i = 0; i < got; i++)
-        out[i] = cc->object[cc->count - 1 - i];
+        out[i] = front_array(cc, c->mode & MODE_SHEAF)[cc->count - 1 - i];
     cache_cpu_count(cc, cc->count - got);
     *fast += got;
     if (!got)
@@ -97,7 +97,9 @@ static void pending_flush(struct pending *p)
     rest = p->count - keep;
     if (rest)
         slab_put(p->cache, p->object, rest);
-    memcpy(cc->object + cc->count, p->object + rest, keep * sizeof(p->object[0]));
+    if (keep)
+        memcpy(front_array(cc, p->cache->mode & MODE_SHEAF) + cc->count, p->object + rest,
+               keep * sizeof(p->object[0]));
     cache_cpu_count(cc, cc->count + keep);
     plat_counter_add(&cc->ctr[CACHE_free_fast], keep);
     plat_counter_add(&cc->ctr[CACHE_free_slow], rest);

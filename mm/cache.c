@@ -139,26 +139,51 @@ static void fresh_fill(struct kmem_cache *c, void *obj)
 
 static NOINLINE void *cache_alloc_observed(struct kmem_cache *c, size_t size);
 
-/* MODE_OBSERVED stands alone: it says nothing of SIDE and NO_STATE. */
-void *cache_alloc_mode(struct kmem_cache *c, size_t size)
+static ALWAYS_INLINE void alloc_extras(struct kmem_cache *c, void *obj)
 {
-    void *obj;
-
-    if (likely(!(c->mode & (MODE_SIDE | MODE_NO_STATE | MODE_OBSERVED))))
-        obj = cache_pop(c, size, V_objstate_header);
-    else if (c->mode & MODE_SIDE)
-        obj = cache_pop(c, size, V_objstate_side);
-    else if (c->mode & MODE_NO_STATE)
-        obj = cache_pop(c, size, V_objstate_off);
-    else
-        obj = cache_alloc_observed(c, size);
-    if (likely(!(c->mode & (MODE_STAT_GLOBAL | MODE_POISON_FULL))) || unlikely(!obj))
-        return obj;
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, true, c->size);
     if ((c->mode & MODE_POISON_FULL) && !c->ctor)
         fresh_fill(c, obj);
+}
+
+/* sheaf is a constant in each of the two below, so that neither asks on the way. */
+static ALWAYS_INLINE void *alloc_extras_front(struct kmem_cache *c, size_t size, bool sheaf)
+{
+    void *obj;
+
+    if (c->mode & MODE_SIDE)
+        obj = cache_pop(c, size, V_objstate_side, sheaf);
+    else if (c->mode & MODE_NO_STATE)
+        obj = cache_pop(c, size, V_objstate_off, sheaf);
+    else if (!sheaf && (c->mode & MODE_OBSERVED))
+        obj = cache_alloc_observed(c, size);
+    else
+        obj = cache_pop(c, size, V_objstate_header, sheaf);
+    if (unlikely(!obj))
+        return NULL;
+    alloc_extras(c, obj);
     return obj;
+}
+
+static NOINLINE void *alloc_with_extras(struct kmem_cache *c, size_t size)
+{
+    return alloc_extras_front(c, size, false);
+}
+
+static NOINLINE void *alloc_sheaf_with_extras(struct kmem_cache *c, size_t size)
+{
+    return alloc_extras_front(c, size, true);
+}
+
+/* Sheaves and nothing else is a fast path too: what is longer is a tail call, which saves it a frame. */
+void *cache_alloc_mode(struct kmem_cache *c, size_t size)
+{
+    if (likely(c->mode == MODE_SHEAF))
+        return cache_pop(c, size, V_objstate_header, true);
+    if (unlikely(c->mode & MODE_SHEAF))
+        return alloc_sheaf_with_extras(c, size);
+    return alloc_with_extras(c, size);
 }
 
 /* *found gets the zone's first byte. */
@@ -174,29 +199,18 @@ static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
     return intact;
 }
 
-/* The object is this CPU's alone. False: an overrun, after which it stays out of circulation. */
-static bool free_fill(struct kmem_cache *c, void *obj)
+/* The claim, the red zone and the shared statistics, whatever the mode. False: refused. */
+static ALWAYS_INLINE bool claim(struct kmem_cache *c, void *obj, enum object_state to)
 {
     u8 found;
 
+    if (!object_claim_as(c, obj, c->objstate, to))
+        return cache_free_refused(c, obj);
+    /* The object is this CPU's alone now. After an overrun it stays out of circulation. */
     if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj, &found)) {
         object_set(c, obj, OBJECT_ALLOCATED);
         return badfree(c->heap, BADFREE_corrupt, obj, found, c);
     }
-    if (!c->ctor) {
-        plat_unpoison(obj, c->size);
-        memset(obj, POISON_FREE, c->size);
-    }
-    return true;
-}
-
-/* Everything of a free but the push, whatever the mode. False: refused. */
-static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
-{
-    if (!object_claim(c, obj, c->objstate))
-        return cache_free_refused(c, obj);
-    if ((c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) && !free_fill(c, obj))
-        return false;
     if (c->mode & MODE_STAT_GLOBAL)
         stat_global(&c->heap->stat_small, false, c->size);
     return true;
@@ -204,11 +218,72 @@ static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
 
 static NOINLINE bool cache_free_observed(struct kmem_cache *c, void *obj);
 
-bool cache_free_mode(struct kmem_cache *c, void *obj)
+/* Nobody reads the object any more. */
+static ALWAYS_INLINE void free_fill(struct kmem_cache *c, void *obj)
+{
+    if (!(c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) || c->ctor)
+        return;
+    plat_unpoison(obj, c->size);
+    memset(obj, POISON_FREE, c->size);
+}
+
+/* Everything of a free but the push. False: refused. */
+static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
+{
+    if (!claim(c, obj, OBJECT_CACHED))
+        return false;
+    free_fill(c, obj);
+    return true;
+}
+
+static NOINLINE bool free_with_extras(struct kmem_cache *c, void *obj)
 {
     if (unlikely(c->mode & MODE_OBSERVED))
         return cache_free_observed(c, obj);
-    return take_back(c, obj) && cache_push(c, obj);
+    return take_back(c, obj) && cache_push(c, obj, false);
+}
+
+static NOINLINE bool free_sheaf_with_extras(struct kmem_cache *c, void *obj)
+{
+    return take_back(c, obj) && cache_push(c, obj, true);
+}
+
+bool cache_free_mode(struct kmem_cache *c, void *obj)
+{
+    if (likely(c->mode == MODE_SHEAF)) {
+        if (unlikely(!object_claim(c, obj, V_objstate_header)))
+            return cache_free_refused(c, obj);
+        return cache_push(c, obj, true);
+    }
+    if (unlikely(c->mode & MODE_SHEAF))
+        return free_sheaf_with_extras(c, obj);
+    return free_with_extras(c, obj);
+}
+
+bool cache_claim_rcu(struct kmem_cache *c, void *obj)
+{
+    if (!claim(c, obj, OBJECT_RCU))
+        return false;
+    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_free_rcu], 1);
+    return true;
+}
+
+void cache_rcu_over(struct kmem_cache *c, void *obj)
+{
+    object_set(c, obj, OBJECT_CACHED);
+    free_fill(c, obj);
+    object_hide(c, obj);
+    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_rcu_freed], 1);
+}
+
+void cache_put_back(struct kmem_cache *c, void *obj)
+{
+    struct cache_cpu *cc = cache_cpu_mine(c);
+
+    if (cc->limit == 0)
+        slab_put(c, &obj, 1);
+    else
+        c->front->put(c, cc, obj);
 }
 
 /* Who allocated obj, for matrix_count() after a good free. Read before obj is claimed, as afterwards
@@ -242,10 +317,7 @@ void cache_hand_out(struct kmem_cache *c, void *obj)
         object_corrupt(c, obj);
     object_show(obj, c->size);
     allocated_here(c, obj);
-    if (c->mode & MODE_STAT_GLOBAL)
-        stat_global(&c->heap->stat_small, true, c->size);
-    if ((c->mode & MODE_POISON_FULL) && !c->ctor)
-        fresh_fill(c, obj);
+    alloc_extras(c, obj);
 }
 
 /* -- timed, and with a note of who allocates (latency=on, matrix=on) -- */
@@ -253,10 +325,10 @@ void cache_hand_out(struct kmem_cache *c, void *obj)
 static ALWAYS_INLINE void *pop_any(struct kmem_cache *c, size_t size)
 {
     if (c->objstate == V_objstate_header)
-        return cache_pop(c, size, V_objstate_header);
+        return cache_pop(c, size, V_objstate_header, false);
     if (c->objstate == V_objstate_side)
-        return cache_pop(c, size, V_objstate_side);
-    return cache_pop(c, size, V_objstate_off);
+        return cache_pop(c, size, V_objstate_side, false);
+    return cache_pop(c, size, V_objstate_off, false);
 }
 
 static void *cache_alloc_observed(struct kmem_cache *c, size_t size)
@@ -276,7 +348,7 @@ static bool cache_free_observed(struct kmem_cache *c, void *obj)
     struct latency *l = &c->heap->latency;
     u32 from = allocated_by(c, obj);
     u64 start = latency_begin(l, LATENCY_front, LATENCY_FREE);
-    bool good = take_back(c, obj) && cache_push(c, obj);
+    bool good = take_back(c, obj) && cache_push(c, obj, false);
 
     latency_end(l, LATENCY_front, LATENCY_FREE, start);
     if (good)
@@ -294,6 +366,7 @@ bool cache_free_refused(struct kmem_cache *c, void *obj)
         return badfree(c->heap, BADFREE_interior, obj, 0, c);
     found = object_found(c, obj);
     if (found == STATE_WORD(OBJECT_FREE) || found == STATE_WORD(OBJECT_CACHED) ||
+        found == STATE_WORD(OBJECT_RCU) ||
         found == STATE_WORD(OBJECT_ALLOCATED)) /* freed and allocated again in between */
         return badfree(c->heap, BADFREE_double, obj, found, c);
     return badfree(c->heap, BADFREE_corrupt, obj, found, c);
@@ -307,12 +380,23 @@ void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
         c->front->drain(c, cc);
 }
 
+/* What the front end has in common goes to the slabs. */
+static void shrink_common(struct kmem_cache *c)
+{
+    unsigned long flags = plat_irq_save();
+
+    if (c->limit && c->front->shrink)
+        (void)c->front->shrink(c);
+    plat_irq_restore(flags);
+}
+
 unsigned kmem_cache_shrink(struct kmem_cache *c)
 {
     unsigned long flags = plat_irq_save();
 
     cache_drain_cpu(c, plat_cpu_id());
     plat_irq_restore(flags);
+    shrink_common(c);
     return slab_shrink(c);
 }
 
@@ -337,9 +421,11 @@ static u32 cache_modes(const struct heap *h)
     return mode;
 }
 
-static const struct front_ops *front_chosen(const struct heap *h)
+static const struct front_ops *front_chosen(const struct heap *h, const struct kmem_cache *c)
 {
-    return h->front == V_front_bounded ? &front_bounded : NULL;
+    if (c->internal || h->front == V_front_none)
+        return NULL;
+    return h->front == V_front_sheaf ? &front_sheaf : &front_bounded;
 }
 
 /* Everything but the place in the table and the CPUs' arrays. */
@@ -359,19 +445,33 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->dtor = a->dtor;
     c->limit = 0;
     c->batch = 0;
-    c->front = front_chosen(h);
+    c->asked = a->front_capacity;
+    c->front = front_chosen(h, c);
     c->alloc_slow = c->front && c->front->alloc ? c->front->alloc : alloc_refill;
     c->free_slow = c->front && c->front->free ? c->front->free : free_put;
     slab_geometry(c, align);
-    if (c->front)
+    if (c->front) {
+        c->mode |= c->front->mode;
         c->front->size(h, c);
+    }
     if (!c->dead) /* a dead cache's node is empty, and its lock may just be held by a reclaim */
         slab_node_init(&c->node[0], c->name);
 }
 
+/* CPUs 0..n-1, which nobody uses. */
+static void cpus_exit(struct kmem_cache *c, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        cache_cpu(c, i)->limit = 0;
+        if (c->front && c->front->cpu_exit)
+            c->front->cpu_exit(cache_cpu(c, i));
+    }
+}
+
 bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
 {
-    size_t bytes = sizeof(struct cache_cpu) + c->limit * sizeof(void *);
+    bool own_array = !(c->mode & MODE_SHEAF);
+    size_t bytes = sizeof(struct cache_cpu) + (own_array ? c->limit * sizeof(void *) : 0);
     unsigned old_cpus = c->cpu_bytes ? cpus : 1;
 
     if (bytes > c->cpu_bytes) {
@@ -387,8 +487,14 @@ bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
         c->cpu_bytes = (u32)bytes;
     }
     for (unsigned i = 0; i < cpus; i++) {
-        cache_cpu(c, i)->limit = c->limit;
-        cache_cpu(c, i)->batch = c->batch;
+        struct cache_cpu *cc = cache_cpu(c, i);
+
+        if (c->front && c->front->cpu_init && !c->front->cpu_init(c, cc)) {
+            cpus_exit(c, i);
+            return false;
+        }
+        cc->batch = c->batch;
+        cc->limit = c->limit;
     }
     return true;
 }
@@ -422,20 +528,23 @@ static struct kmem_cache *cache_revive(struct heap *h, const char *name)
     return found;
 }
 
+#define FRONT_CAPACITY_MAX 252u
+
 static bool args_legal(const struct kmem_cache_args *a)
 {
     size_t align = a->align ? a->align : KMALLOC_ALIGN;
 
     return a->name && a->name[0] && strlen(a->name) < CACHE_NAME_MAX && a->size >= 1 &&
-           a->size <= KMALLOC_MAX_SMALL && align <= PAGE_SIZE && (align & (align - 1)) == 0;
+           a->size <= KMALLOC_MAX_SMALL && a->front_capacity <= FRONT_CAPACITY_MAX &&
+           align <= PAGE_SIZE && (align & (align - 1)) == 0;
 }
 
 struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *a)
 {
     struct kmem_cache *c;
-    bool fresh;
+    bool fresh, ready;
 
-    if (!args_legal(a))
+    if (!args_legal(a) || (a->front_capacity && !sheaf_pools_make(h)))
         return NULL;
     c = cache_revive(h, a->name);
     fresh = !c;
@@ -449,9 +558,16 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
     }
     cache_setup(h, c, a);
     /* Before the CPUs are known the boot row serves; heap_cpus_init() makes the arrays. */
-    if ((h->cpus && !cache_cpus_init(c, h->cpus)) || (fresh && !cache_register(h, c))) {
+    ready = !h->cpus || cache_cpus_init(c, h->cpus);
+    if (ready && fresh && !cache_register(h, c)) {
+        cpus_exit(c, h->cpus);
+        ready = false;
+    }
+    if (!ready) {
         if (fresh) {
             spin_destroy(&c->node[0].lock);
+            if (c->front && c->front->exit)
+                c->front->exit(c);
             table_free(h, c, sizeof(*c));
         } else {
             __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
@@ -470,13 +586,24 @@ static void drain_one(void *cache)
     plat_irq_restore(flags);
 }
 
+static bool rcu_pending(const struct kmem_cache *c)
+{
+    u64 g[NR_CACHE_COUNTERS] = {0};
+
+    cache_gauges(c, g);
+    return g[CACHE_rcu_objects] > 0;
+}
+
 bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
 {
     struct cache_node *n = &c->node[0];
     u64 used;
 
+    if (rcu_pending(c))
+        heap_kfree_rcu_barrier(c->heap);
     if (c->limit)
         plat_run_on_cpus(plat_all_cpus(), drain_one, c);
+    shrink_common(c);
     slab_shrink(c);
     used = n->slabs * c->capacity - n->free_objects;
     if (busy)
@@ -485,7 +612,8 @@ bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
         return false;
     /* No object is out and no front end holds one, so every slab was empty and is gone. */
     CHECK_VALUES(n->slabs == 0, n->slabs, c->id);
-    /* The lock stays: a CPU that is short may have seen the cache alive and take it yet. */
+    cpus_exit(c, c->heap->cpus);
+    /* The locks stay: a CPU that is short may have seen the cache alive and take them yet. */
     __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
     return true;
 }

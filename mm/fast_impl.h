@@ -13,7 +13,7 @@
 #ifndef MM_FAST_IMPL_H
 #define MM_FAST_IMPL_H
 
-#include "objstate_impl.h"
+#include "sheaf_impl.h"
 
 /* cache.c. Interrupts off; restores flags. cc is the CPU's. */
 NOINLINE void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags,
@@ -23,7 +23,7 @@ NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long fla
 /* The same calls, whole, for every mode but 0. */
 NOINLINE void *cache_alloc_mode(struct kmem_cache *c, size_t size);
 NOINLINE bool cache_free_mode(struct kmem_cache *c, void *obj);
-/* What bulk.c does to each object, in any mode: CACHED and this CPU's → its user's; and back, up to
+/* What bulk.c and prefill.c do to each object, in any mode: CACHED and this CPU's → its user's; and back, up to
  * the push (false: refused). */
 void cache_hand_out(struct kmem_cache *c, void *obj);
 NODISCARD bool cache_take_back(struct kmem_cache *c, void *obj);
@@ -32,8 +32,15 @@ NOINLINE COLD void *object_corrupt(const struct kmem_cache *c, void *obj);
 /* Says why an object could not be claimed; false. */
 NOINLINE COLD bool cache_free_refused(struct kmem_cache *c, void *obj);
 
-/* objstate is the cache's: a constant where the caller knows it. */
-static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum knob_value objstate)
+/* The array that count and limit speak of. */
+static ALWAYS_INLINE void **front_array(struct cache_cpu *cc, bool sheaf)
+{
+    return sheaf ? cc->main->object : cc->object;
+}
+
+/* objstate and sheaf are the cache's: constants where the caller knows them. */
+static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum knob_value objstate,
+                                     bool sheaf)
 {
     unsigned long flags = plat_irq_save();
     struct cache_cpu *cc = cache_cpu_mine(c);
@@ -42,7 +49,7 @@ static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum kno
 
     if (unlikely(n-- == 0))
         return cache_alloc_slow(c, size, flags, cc);
-    obj = cc->object[n];
+    obj = front_array(cc, sheaf)[n];
     cache_cpu_count(cc, n);
     if (unlikely(!object_allocate(c, obj, objstate)))
         return object_corrupt(c, obj);
@@ -53,7 +60,7 @@ static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum kno
 }
 
 /* obj is claimed and this CPU's alone. */
-static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
+static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj, bool sheaf)
 {
     struct cache_cpu *cc;
     unsigned long flags;
@@ -65,7 +72,7 @@ static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
     n = cc->count;
     if (unlikely(n >= cc->limit))
         return cache_free_slow(c, obj, flags, cc);
-    cc->object[n] = obj;
+    front_array(cc, sheaf)[n] = obj;
     plat_counter_add(&cc->count, 1);
     plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
     plat_irq_restore(flags);
@@ -75,7 +82,7 @@ static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj)
 /* c has no mode. */
 static ALWAYS_INLINE void *cache_alloc_plain(struct kmem_cache *c, size_t size)
 {
-    return cache_pop(c, size, V_objstate_header);
+    return cache_pop(c, size, V_objstate_header, false);
 }
 
 static ALWAYS_INLINE void *cache_alloc(struct kmem_cache *c, size_t size)
@@ -88,7 +95,7 @@ static ALWAYS_INLINE bool cache_free_plain(struct kmem_cache *c, void *obj)
 {
     if (unlikely(!object_claim(c, obj, V_objstate_header)))
         return cache_free_refused(c, obj);
-    return cache_push(c, obj);
+    return cache_push(c, obj, false);
 }
 
 /* The same two where the mode is MODE_SIDE and nothing else. */

@@ -102,6 +102,8 @@ static void bounded_size(const struct heap *h, struct kmem_cache *c)
 
     if (c->ctor)
         return;
+    if (c->asked)
+        limit = c->asked;
     c->limit = MAX(limit, 1u);
     c->batch = MAX(c->limit / 2, 1u);
 }

@@ -74,6 +74,12 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->min_partial = (u32)k->slab_min_partial;
     h->bounded_objects = (u32)k->bounded_objects;
     h->bounded_bytes = (u32)k->bounded_bytes;
+    h->sheaf_cap = (u32)k->sheaf_cap;
+    h->barn_full = (u32)k->barn_full;
+    h->barn_empty = (u32)k->barn_empty;
+    h->prefill_barn = k->prefill_from == V_prefill_from_barn;
+    h->barn_partial = k->barn_partial == V_barn_partial_on;
+    h->barn_swap = k->barn_refill == V_barn_refill_swap;
     h->pcp_on = k->pcp == V_pcp_on;
     h->latency_on = k->latency == V_latency_on;
     h->latency.every = (u32)k->latency_every;
@@ -94,13 +100,45 @@ static void classes_init(struct heap *h)
         struct kmem_cache *c = &h->kmalloc[i];
 
         c->cpu_base = (char *)c->boot_cpu;
-        cache_setup(h, c,
-                    &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL});
+        cache_setup(
+            h, c, &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL, 0});
         CHECK(cache_register(h, c));
     }
     /* All caches of a heap have the same mode. */
     h->plain_size = h->kmalloc[0].mode ? 0 : KMALLOC_MAX_SMALL;
     h->side_size = h->kmalloc[0].mode == MODE_SIDE ? KMALLOC_MAX_SMALL : 0;
+}
+
+static const char *const pool_names[SHEAF_POOLS] = {"sheaf-64",  "sheaf-128",  "sheaf-256",
+                                                    "sheaf-512", "sheaf-1024", "sheaf-2048"};
+
+static bool pools_make(struct heap *h)
+{
+    for (unsigned i = 0; i < SHEAF_POOLS; i++) {
+        struct kmem_cache *c = &h->sheaf_pool[i];
+
+        c->cpu_base = (char *)c->boot_cpu;
+        c->internal = true;
+        cache_setup(
+            h, c, &(struct kmem_cache_args){pool_names[i], SHEAF_POOL_MIN << i, 0, NULL, NULL, 0});
+        if ((h->cpus && !cache_cpus_init(c, h->cpus)) || !cache_register(h, c))
+            return false;
+    }
+    return true;
+}
+
+bool sheaf_pools_make(struct heap *h)
+{
+    u32 none = POOLS_NONE;
+
+    if (__atomic_compare_exchange_n(&h->pools, &none, POOLS_IN_THE_MAKING, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        CHECK_VALUES(pools_make(h), h->caches, h->region_used);
+        __atomic_store_n(&h->pools, POOLS_MADE, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&h->pools, __ATOMIC_ACQUIRE) != POOLS_MADE)
+        plat_relax(); /* another CPU makes them */
+    return true;
 }
 
 /* Bytes at the start of the home range that the heap itself needs. */
@@ -154,18 +192,23 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     for (u64 i = 0; i < frames; i++)
         frame_tag_store(&h->frames.at[i], FRAME_RESERVED);
     h->cpu_row = &h->boot_cpu_row;
+    h->boot_rcu_batch.heap = h;
+    h->rcu_batch = &h->boot_rcu_batch;
     spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
     buddy_init(&h->buddy[0], &h->frames, &h->boot_node_row, "node0");
     if (h->latency_on)
         h->buddy[0].latency = &h->latency;
     ranges_add(h, r, n, home, own);
     classes_init(h);
+    if (h->front == V_front_sheaf && !sheaf_pools_make(h))
+        return NULL;
     return h;
 }
 
 bool heap_cpus_init(struct heap *h, unsigned cpus)
 {
     struct node_row *nodes;
+    struct rcu_batch *batches;
     struct cpu_row *rows;
 
     CHECK_VALUES(cpus >= 1 && cpus <= MAX_CPUS && h->cpus == 0, cpus, h->cpus);
@@ -174,13 +217,17 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
         return false;
     nodes = region_alloc(h, sizeof(*nodes));
     rows = region_alloc(h, sizeof(*rows));
-    CHECK(nodes && rows);
+    batches = region_alloc(h, sizeof(*batches));
+    CHECK(nodes && rows && batches);
+    for (unsigned i = 0; i < cpus; i++)
+        ((struct rcu_batch *)cpu_part(batches, PLAT_CPU_STRIDE * i))->heap = h;
     for (u32 i = 0; i < h->caches; i++)
         CHECK_VALUES(cache_cpus_init(h->cache[i], cpus), i, h->region_used);
     *nodes = h->boot_node_row;
     *rows = h->boot_cpu_row;
     h->buddy[0].row = nodes;
     h->cpu_row = rows;
+    h->rcu_batch = batches;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
     if (h->latency_on)

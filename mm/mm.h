@@ -51,6 +51,12 @@ NODISCARD void *heap_kmalloc_aligned(struct heap *h, size_t size, size_t align);
 NODISCARD void *heap_krealloc_aligned(struct heap *h, void *p, size_t size, size_t align);
 /* Frees n blocks of any kind and size, NULLs among them; returns how many were not refused. */
 size_t heap_kfree_bulk(struct heap *h, size_t n, void *const *p);
+/* Frees p (kmalloc's, or a cache's) when every reader that may see it now is gone. head lies in p and
+ * is the allocator's from now on. Counted as a free at once; a second free is refused at once.
+ * False: refused. Never waits; thread and interrupt. */
+bool heap_kfree_rcu(struct heap *h, void *p, struct rcu_head *head);
+/* Waits until all that any CPU freed so before is free. Thread context on CPU 0, as rcu_barrier. */
+void heap_kfree_rcu_barrier(struct heap *h);
 size_t heap_ksize(struct heap *h, const void *p); /* usable bytes; 0: p is no live block */
 
 /* -- caches -- */
@@ -61,6 +67,9 @@ struct kmem_cache_args {
     void (*ctor)(
         void *obj); /* runs once an object, when its slab is made; such caches bypass the arrays */
     void (*dtor)(void *obj);
+    /* Objects that its front end should hold for each CPU, which is also what a prefill can have
+     * without going to the slabs; 0: the front end decides. Needed by those who prefill. */
+    unsigned front_capacity;
 };
 NODISCARD struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *args);
 NODISCARD void *kmem_cache_alloc(struct kmem_cache *c);
@@ -69,9 +78,24 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj);
 NODISCARD bool kmem_cache_alloc_bulk(struct kmem_cache *c, size_t n, void **out);
 /* Each as kmem_cache_free() would: bad ones are refused, the others freed. Returns how many were. */
 size_t kmem_cache_free_bulk(struct kmem_cache *c, size_t n, void *const *obj);
-/* Gives empty slabs back; returns how many. Drains this CPU's array first. */
+/* -- objects fetched beforehand (prefill.c): works under every front end -- */
+struct sheaf;
+/* At least n objects, so that n allocations from it cannot fail. NULL: shortage. */
+NODISCARD struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n);
+/* NULL: it is empty. */
+NODISCARD void *kmem_cache_alloc_from_sheaf(struct kmem_cache *c, struct sheaf *s);
+/* Brings it (*s may become another) up to at least n objects again; false: shortage, and *s has what
+ * it had, or more. */
+NODISCARD bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n);
+/* With whatever is left in it; s means nothing afterwards. */
+void kmem_cache_return_sheaf(struct kmem_cache *c, struct sheaf *s);
+unsigned kmem_cache_sheaf_size(const struct sheaf *s); /* objects left */
+
+/* Gives empty slabs back; returns how many. Drains this CPU's part of the front end first, and what
+ * the front end has in common. */
 unsigned kmem_cache_shrink(struct kmem_cache *c);
-/* False and *busy objects while any is in use. Thread context; drains every CPU. */
+/* False and *busy objects while any is in use. Thread context on CPU 0; drains every CPU, and waits
+ * for what kfree_rcu still holds. */
 NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 
 /* Empties the calling CPU's arrays of every cache into the slabs. */
@@ -80,12 +104,17 @@ void heap_drain_this_cpu(struct heap *h);
 /* -- what telemetry and the workloads read -- */
 unsigned heap_cache_count(const struct heap *h);            /* ids run 0..count-1 */
 struct kmem_cache *heap_cache(struct heap *h, unsigned id); /* NULL for a destroyed one */
+/* It serves the allocator itself: what is counted on it is nobody's calls. */
+bool cache_is_internal(const struct kmem_cache *c);
 const char *cache_name(const struct kmem_cache *c);
 size_t cache_object_size(const struct kmem_cache *c);
 unsigned cache_front_capacity(const struct kmem_cache *c);
 u32 cache_slab_bytes(const struct kmem_cache *c);
 u32 cache_slab_objects(const struct kmem_cache *c); /* in one slab */
 u32 cache_state_bytes(const struct kmem_cache *c);  /* of each object */
+/* Calls counted on such a row. */
+u64 cache_row_allocs(const u64 *row);
+u64 cache_row_frees(const u64 *row);
 /* This CPU's row (NR_CACHE_COUNTERS values); relaxed loads. NULL past the CPUs that have one. */
 const u64 *cache_row(const struct kmem_cache *c, unsigned cpu);
 const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu); /* NR_NODE_COUNTERS */
@@ -138,8 +167,8 @@ u64 heap_badfree_count(const struct heap *h, enum badfree_kind kind);
 
 /* -- checks, at quiet points (no allocator call in flight anywhere) -- */
 struct balance {
-    u64 capacity, slab_free, front,
-        in_use;        /* objects; the law: capacity = slab_free + front + in_use */
+    /* objects; the law: capacity = slab_free + front + barn + prefilled + rcu + in_use */
+    u64 capacity, slab_free, front, barn, prefilled, rcu, in_use;
     u64 allocs, frees; /* and allocs - frees = in_use */
     bool holds;
 };

@@ -11,6 +11,8 @@
  *              on its way there or out
  *   PAGES      a caller of alloc_pages head only
  *   LARGE      a large kmalloc         head only
+ *   RCU        a large block freed by  head only
+ *              kfree_rcu
  *   SLAB       a slab cache            every frame of the slab, each with its head and cache
  *
  * One slab (2^order pages), objstate=header:
@@ -29,8 +31,10 @@
  *   1 FREE       in a slab's free list     → 2 (refill), 3 (allocation without a front end)
  *   2 CACHED     in a front end, or on its → 3 (allocation), 1 (spill, drain)
  *                way to a slab
- *   3 ALLOCATED  a user's                  → 2, by compare-and-swap only: the claim of a free
- * Of two racing frees one wins the claim; the other finds CACHED or FREE and is refused as a
+ *   3 ALLOCATED  a user's                  → 2 or 4, by compare-and-swap only: the claim of a free
+ *   4 RCU        freed by kfree_rcu, and   → 2, when its grace period is over
+ *                readers may still look at it
+ * Of two racing frees one wins the claim; the other finds CACHED, RCU or FREE and is refused as a
  * double free.
  *
  * Locking (order as in lockclass.def):
@@ -63,6 +67,7 @@ enum frame_tag {
     FRAME_PAGES,
     FRAME_LARGE,
     FRAME_PARKED,
+    FRAME_RCU,
 };
 
 struct frame {
@@ -212,6 +217,7 @@ enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
                   MODE_SIDE = 8,        /* objstate=side */
                   MODE_NO_STATE = 16,   /* objstate=off */
                   MODE_OBSERVED = 32,   /* latency=on or matrix=on; instead of the last two */
+                  MODE_SHEAF = 64,      /* front=sheaf: the array is main's */
 };
 
 /* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
@@ -223,8 +229,12 @@ struct cache_cpu {
     u64 limit;
     u32 batch;
     struct frame *slab; /* the partial slab it refills from, or NULL; under the cache lock */
+    struct sheaf *main;  /* front=sheaf: count objects are in it, room up to limit */
+    struct sheaf *spare; /* or NULL */
+    struct sheaf *rcu;   /* or NULL: gathers objects freed by kfree_rcu */
+    u64 spare_count;     /* objects in spare */
     u64 ctr[NR_CACHE_COUNTERS];
-    void *object[];
+    void *object[]; /* front=bounded */
 } ALIGNED(CACHE_LINE);
 
 /* The owner's store; samplers on other CPUs read the count (relaxed). */
@@ -251,12 +261,26 @@ struct cache_node {
     u64 free_objects; /* FREE ones, in all its slabs; relaxed reads elsewhere */
 } ALIGNED(CACHE_LINE);
 
+struct barn { /* front=sheaf; barn.c */
+    struct spinlock lock;
+    struct list full, empty; /* sheaves, by link; under lock, as are the rest */
+    struct sheaf *partial;   /* or NULL */
+    u32 fulls, empties;      /* relaxed reads elsewhere */
+    u64 objects;             /* the same */
+} ALIGNED(CACHE_LINE);
+
 /* What a front end is, off the fast path. Chosen when the cache is made; NULL: the cache has none.
  * Where a CPU's part (cc) is passed, it is the calling CPU's, interrupts are off and no lock is
  * held. */
 struct front_ops {
+    u32 mode; /* enum cache_mode bits that tell the fast path of it */
     /* Sets c->limit and c->batch, each at least 1. */
     void (*size)(const struct heap *h, struct kmem_cache *c);
+    /* Makes, and undoes, what a CPU's part has besides its array; thread context, cc any CPU's that is
+     * not in use yet, or no more and empty. exit undoes what size made, for a cache that nobody has seen. May be NULL. */
+    bool (*cpu_init)(struct kmem_cache *c, struct cache_cpu *cc);
+    void (*cpu_exit)(struct cache_cpu *cc);
+    void (*exit)(struct kmem_cache *c);
     /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. */
     void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc);
     /* Takes a CACHED object; makes room first if there is none. */
@@ -265,6 +289,12 @@ struct front_ops {
      * count it, restore interrupts, and for an allocation move the object to ALLOCATED. */
     void *(*alloc)(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc);
     bool (*free)(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc);
+    /* Takes an object in state RCU until its grace period is over; false: it has no place for it.
+     * Hands in what it holds so far. May be NULL. */
+    bool (*put_rcu)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+    void (*rcu_post)(struct kmem_cache *c, struct cache_cpu *cc);
+    /* What belongs to no CPU, to the slabs; how many objects. Interrupts off. May be NULL. */
+    unsigned (*shrink)(struct kmem_cache *c);
     /* Gives everything back to the slabs; how many objects. */
     unsigned (*drain)(struct kmem_cache *c, struct cache_cpu *cc);
     u64 (*held)(const struct kmem_cache *c); /* objects, all CPUs; relaxed loads, any context */
@@ -292,6 +322,8 @@ struct kmem_cache {
     u32 link_offset; /* of the free-list link in an object that has no header */
     u32 order;
     u32 limit, batch; /* of each CPU's array; 0: no front end */
+    u32 asked;        /* capacity of its front end that it asks for; 0: none */
+    bool internal;    /* serves mm/ itself: no front end, nobody's calls */
     u64 slot_inverse; /* ceil(2^32 / slot): index = offset * inverse >> 32 */
     struct side_shape side;
     void (*ctor)(void *obj);
@@ -306,6 +338,7 @@ struct kmem_cache {
         CACHE_LINE); /* a cache_cpu without room, for the time before the CPUs */
 
     struct cache_node node[MAX_NODES];
+    struct barn barn;
 };
 
 /* The order of the block whose head carries tag. */
@@ -334,6 +367,21 @@ struct cpu_row {
     u64 ctr[NR_CPU_COUNTERS];
 } ALIGNED(CACHE_LINE);
 
+/* One CPU's objects that wait for a grace period, the plain way. Its CPU, interrupts off. */
+struct rcu_batch {
+    struct rcu_head head; /* for call_rcu, while posted */
+    struct heap *heap;
+    struct rcu_head *open;    /* gathering, in the objects themselves */
+    struct rcu_head *waiting; /* for the grace period that head was handed in for */
+    bool posted;
+} ALIGNED(CACHE_LINE);
+
+/* Internal caches that sheaves come from: blocks of 64 to 2048 bytes. Made with the first cache that
+ * may need one. */
+#define SHEAF_POOLS    6u
+#define SHEAF_POOL_MIN ((size_t)64)
+enum { POOLS_NONE, POOLS_IN_THE_MAKING, POOLS_MADE };
+
 struct heap {
     /* fixed after init */
     struct frames frames;
@@ -342,9 +390,12 @@ struct heap {
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
     u32 min_partial, bounded_objects, bounded_bytes;
-    struct cpu_row *cpu_row; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
-    unsigned cpus;           /* that have rows; 0: only the boot CPU runs */
-    struct pcp *pcp;         /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
+    u32 sheaf_cap, barn_full, barn_empty;
+    bool prefill_barn, barn_partial, barn_swap;
+    struct rcu_batch *rcu_batch; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot one at first */
+    struct cpu_row *cpu_row;     /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
+    unsigned cpus;               /* that have rows; 0: only the boot CPU runs */
+    struct pcp *pcp;             /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
     bool latency_on, matrix_on;
     struct latency latency;
     u64 *matrix; /* [freeing CPU][MAX_CPUS allocating CPUs]; NULL: off, or too early */
@@ -359,6 +410,8 @@ struct heap {
     u32 region_used; /* bytes of each part; under caches_lock */
     struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
+    struct kmem_cache sheaf_pool[SHEAF_POOLS];
+    u32 pools; /* atomic: POOLS_NONE, … */
 
     struct buddy buddy[MAX_NODES];
 
@@ -372,6 +425,7 @@ struct heap {
 
     struct node_row boot_node_row;
     struct cpu_row boot_cpu_row;
+    struct rcu_batch boot_rcu_batch; /* stays in use until what it holds is freed */
 };
 
 /* A CPU's part of something that lies in the region. */
@@ -427,6 +481,9 @@ static ALWAYS_INLINE u64 pages_owner(struct heap *h, const struct frame *f)
 }
 void *large_alloc(struct heap *h, size_t size);
 bool large_free(struct heap *h, struct frame *f, u64 tag, void *p);
+/* The two halves of it for kfree_rcu: claimed and counted; then given back. */
+bool large_free_rcu(struct heap *h, struct frame *f, u64 tag, void *p);
+void large_rcu_over(struct heap *h, struct frame *f);
 
 /* slab.c */
 void slab_geometry(struct kmem_cache *c, size_t align);
@@ -450,10 +507,20 @@ unsigned slab_shrink(struct kmem_cache *c);
 bool slab_validate(struct kmem_cache *c, struct heap_fault *f);
 
 extern const struct front_ops front_bounded; /* front_bounded.c */
+extern const struct front_ops front_sheaf;   /* front_sheaf.c */
 /* An object that a front end holds must be one of c's, and CACHED. validate.c */
 bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f);
 
 /* cache.c */
+/* Makes the caches that sheaves come from; false: no memory. Thread context. heap.c */
+NODISCARD bool sheaf_pools_make(struct heap *h);
+/* ALLOCATED → RCU, and counted as a free; false: refused. */
+NODISCARD bool cache_claim_rcu(struct kmem_cache *c, void *obj);
+/* RCU → CACHED: its grace period is over. Interrupts off. */
+void cache_rcu_over(struct kmem_cache *c, void *obj);
+/* A CACHED object on no list goes to this CPU's front end, or its slab; counts no call. Interrupts
+ * off. */
+void cache_put_back(struct kmem_cache *c, void *obj);
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a);
 /* Makes (or makes anew, keeping the counts) the arrays of all CPUs. */
 NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);

@@ -20,7 +20,7 @@
 
 #include "mm_impl.h"
 
-enum object_state { OBJECT_FREE = 1, OBJECT_CACHED, OBJECT_ALLOCATED };
+enum object_state { OBJECT_FREE = 1, OBJECT_CACHED, OBJECT_ALLOCATED, OBJECT_RCU };
 
 #define STATE_MAGIC   0x9e6f3c50u
 #define STATE_WORD(s) (STATE_MAGIC | (u32)(s))
@@ -100,9 +100,9 @@ static ALWAYS_INLINE bool object_allocate(const struct kmem_cache *c, void *obj,
     return true;
 }
 
-/* ALLOCATED → CACHED: the claim of a free. False if obj is no allocated object. */
-static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
-                                       enum knob_value objstate)
+/* ALLOCATED → to (CACHED or RCU): the claim of a free. False if obj is no allocated object. */
+static ALWAYS_INLINE bool object_claim_as(const struct kmem_cache *c, void *obj,
+                                          enum knob_value objstate, enum object_state to)
 {
     if (objstate == V_objstate_header) {
         u32 expected = STATE_WORD(OBJECT_ALLOCATED);
@@ -110,17 +110,22 @@ static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
         /* Where bytes are guarded, a word before a wrong address may not even be read. */
         if (PLAT_REDZONE_BYTES && object_index(c, object_slab(c, obj), obj) >= c->capacity)
             return false;
-        return __atomic_compare_exchange_n(&object_header(obj)->state, &expected,
-                                           STATE_WORD(OBJECT_CACHED), false, __ATOMIC_ACQ_REL,
-                                           __ATOMIC_RELAXED);
+        return __atomic_compare_exchange_n(&object_header(obj)->state, &expected, STATE_WORD(to),
+                                           false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
     if (objstate == V_objstate_side) {
         u8 *byte = object_side(c, obj), expected = OBJECT_ALLOCATED;
 
-        return byte && __atomic_compare_exchange_n(byte, &expected, OBJECT_CACHED, false,
-                                                   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        return byte && __atomic_compare_exchange_n(byte, &expected, (u8)to, false, __ATOMIC_ACQ_REL,
+                                                   __ATOMIC_RELAXED);
     }
     return object_index(c, object_slab(c, obj), obj) < c->capacity;
+}
+
+static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,
+                                       enum knob_value objstate)
+{
+    return object_claim_as(c, obj, objstate, OBJECT_CACHED);
 }
 
 /* -- slow path -- */

@@ -11,6 +11,7 @@
  *
  * Locking: none of its own; owner=lock takes the page lock. Contexts: thread, interrupt. */
 #include "latency_impl.h"
+#include "fault_impl.h"
 #include "pcp_impl.h"
 
 /* -- blocks for the layers above -- */
@@ -56,6 +57,8 @@ struct frame *pages_get(struct heap *h, unsigned order)
 {
     struct frame *f;
 
+    if (FAULT(page))
+        return NULL;
     if (unlikely(order >= h->pcp_orders))
         return h->pcp && order < PCP_ORDERS ? pcp_get_timed(h, order) : pages_get_slow(h, order);
     f = pcp_pop(h, order);
@@ -218,6 +221,18 @@ void *large_alloc(struct heap *h, size_t size)
     return p;
 }
 
+/* The fill, and the way to the pages. */
+static void large_put(struct heap *h, struct frame *f, unsigned order)
+{
+    if (h->poison == V_poison_full) {
+        void *p = frame_address(&h->frames, f);
+
+        plat_unpoison(p, PAGE_SIZE << order);
+        memset(p, POISON_FREE, PAGE_SIZE << order);
+    }
+    pages_put(h, f, order);
+}
+
 static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, u64 tag, void *p)
 {
     unsigned order = TAG_ORDER(tag);
@@ -227,12 +242,28 @@ static NOINLINE bool large_free_slow(struct heap *h, struct frame *f, u64 tag, v
     large_count(h, false, PAGE_SIZE << order, h->stats_large);
     if (unlikely(h->matrix))
         matrix_count(h, f->cpu);
-    if (h->poison == V_poison_full) {
-        plat_unpoison(p, PAGE_SIZE << order);
-        memset(p, POISON_FREE, PAGE_SIZE << order);
-    }
-    pages_put(h, f, order);
+    large_put(h, f, order);
     return true;
+}
+
+bool large_free_rcu(struct heap *h, struct frame *f, u64 tag, void *p)
+{
+    unsigned order = TAG_ORDER(tag);
+
+    if ((uintptr_t)p & (PAGE_SIZE - 1))
+        return badfree(h, BADFREE_interior, p, tag, NULL);
+    if (!frame_claim_as(f, &tag, TAG(FRAME_RCU, order)))
+        return badfree(h, BADFREE_double, p, tag, NULL);
+    large_count(h, false, PAGE_SIZE << order, h->stats_large);
+    return true;
+}
+
+void large_rcu_over(struct heap *h, struct frame *f)
+{
+    unsigned order = TAG_ORDER(frame_tag_load(f));
+
+    frame_tag_store(f, FRAME_NONE);
+    large_put(h, f, order);
 }
 
 bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)

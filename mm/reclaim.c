@@ -1,5 +1,5 @@
-/* reclaim.c: what an allocation short of pages does before it gives up: this CPU's arrays go back
- * to the slabs, and every cache's empty slabs go back to the buddy.
+/* reclaim.c: what an allocation short of pages does before it gives up: this CPU's arrays and
+ * sheaves and every barn's go back to the slabs, and every cache's empty slabs to the buddy.
  *
  * Other CPUs' arrays are left alone: they belong to their CPUs, and waiting for another CPU with
  * interrupts off could deadlock when two run short together.
@@ -22,8 +22,18 @@ void heap_drain_this_cpu(struct heap *h)
 void heap_reclaim(struct heap *h)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
+    unsigned long flags;
 
     heap_drain_this_cpu(h);
+    flags = plat_irq_save();
+    for (u32 i = 0; i < n; i++) {
+        struct kmem_cache *c = h->cache[i];
+
+        if (!__atomic_load_n(&c->dead, __ATOMIC_ACQUIRE) && c->limit && c->front->shrink)
+            (void)c->front->shrink(c);
+    }
+    plat_irq_restore(flags);
+    /* Only now: sheaves that were freed lay in slabs too. */
     for (u32 i = 0; i < n; i++)
         if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
             slab_shrink(h->cache[i]);

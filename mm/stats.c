@@ -26,6 +26,11 @@ const char *cache_name(const struct kmem_cache *c)
     return c->name;
 }
 
+bool cache_is_internal(const struct kmem_cache *c)
+{
+    return c->internal;
+}
+
 size_t cache_object_size(const struct kmem_cache *c)
 {
     return c->size;
@@ -41,6 +46,18 @@ const u64 *cache_row(const struct kmem_cache *c, unsigned cpu)
     if (cpu >= MAX(c->heap->cpus, 1u))
         return NULL;
     return cache_cpu(c, cpu)->ctr;
+}
+
+u64 cache_row_allocs(const u64 *row)
+{
+    return counter_read(&row[CACHE_alloc_fast]) + counter_read(&row[CACHE_alloc_slow]) +
+           counter_read(&row[CACHE_alloc_prefilled]);
+}
+
+u64 cache_row_frees(const u64 *row)
+{
+    return counter_read(&row[CACHE_free_fast]) + counter_read(&row[CACHE_free_slow]) +
+           counter_read(&row[CACHE_free_rcu]);
 }
 
 const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu)
@@ -80,6 +97,24 @@ u32 cache_state_bytes(const struct kmem_cache *c)
     return c->objstate == V_objstate_header ? HEADER_BYTES : c->objstate == V_objstate_side ? 1 : 0;
 }
 
+static u64 cache_sum(const struct kmem_cache *c, enum cache_counter i)
+{
+    u64 sum = 0;
+
+    for (unsigned cpu = 0; cpu < MAX(c->heap->cpus, 1u); cpu++)
+        sum += counter_read(&cache_cpu(c, cpu)->ctr[i]);
+    return sum;
+}
+
+static u64 calls_sum(const struct kmem_cache *c, u64 (*calls)(const u64 *row))
+{
+    u64 sum = 0;
+
+    for (unsigned cpu = 0; cpu < MAX(c->heap->cpus, 1u); cpu++)
+        sum += calls(cache_cpu(c, cpu)->ctr);
+    return sum;
+}
+
 /* Where the bytes of the cache's slabs are, from its counts of objects: the five add up to them. */
 static void layer_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 {
@@ -87,7 +122,9 @@ static void layer_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     u64 each = c->capacity * ((u64)c->size + cache_state_bytes(c));
 
     out[CACHE_in_use_bytes] = out[CACHE_in_use] * c->size;
-    out[CACHE_front_bytes] = out[CACHE_front_objects] * c->size;
+    out[CACHE_front_bytes] = (out[CACHE_front_objects] + out[CACHE_barn_objects] +
+                              out[CACHE_prefilled_objects] + out[CACHE_rcu_objects]) *
+                             c->size;
     out[CACHE_slab_free_bytes] = out[CACHE_slab_free_objects] * c->size;
     out[CACHE_state_bytes] = objects * cache_state_bytes(c);
     out[CACHE_waste_bytes] = slabs * (cache_slab_bytes(c) - each);
@@ -99,6 +136,11 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     u64 slabs = counter_read(&c->node[0].slabs);
     u64 free = counter_read(&c->node[0].free_objects);
     u64 front = c->limit ? c->front->held(c) : 0, capacity = slabs * c->capacity;
+    u64 done = cache_sum(c, CACHE_rcu_freed), given = cache_sum(c, CACHE_free_rcu);
+    u64 rcu = given > done ? given - done : 0, barn = counter_read(&c->barn.objects);
+    u64 left = cache_sum(c, CACHE_alloc_prefilled) + cache_sum(c, CACHE_return_objects);
+    u64 got = cache_sum(c, CACHE_prefill_objects), prefilled = got > left ? got - left : 0;
+    u64 held = free + front + barn + prefilled + rcu;
 
     out[CACHE_slabs] = slabs;
     out[CACHE_slab_capacity] = capacity;
@@ -106,7 +148,12 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_front_objects] = front;
     /* While others allocate, the three loads are of different moments: do not let a difference
      * wrap. */
-    out[CACHE_in_use] = capacity > free + front ? capacity - free - front : 0;
+    out[CACHE_rcu_objects] = rcu;
+    out[CACHE_barn_objects] = barn;
+    out[CACHE_barn_full] = __atomic_load_n(&c->barn.fulls, __ATOMIC_RELAXED);
+    out[CACHE_barn_empty] = __atomic_load_n(&c->barn.empties, __ATOMIC_RELAXED);
+    out[CACHE_prefilled_objects] = prefilled;
+    out[CACHE_in_use] = capacity > held ? capacity - held : 0;
     layer_gauges(c, out);
 }
 
@@ -119,15 +166,6 @@ void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNT
     out[NODE_descriptor_bytes] = h->frames.count * sizeof(struct frame);
 }
 
-static u64 cache_sum(const struct kmem_cache *c, enum cache_counter i)
-{
-    u64 sum = 0;
-
-    for (unsigned cpu = 0; cpu < MAX(c->heap->cpus, 1u); cpu++)
-        sum += counter_read(&cache_cpu(c, cpu)->ctr[i]);
-    return sum;
-}
-
 static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
 {
     u64 allocs = 0, frees = 0, bytes = 0;
@@ -138,10 +176,8 @@ static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
         bytes = counter_read(&h->stat_small.bytes);
     } else if (h->stats_slab == V_stats_slab_percpu) {
         for (u32 i = 0; i < heap_cache_count(h); i++) {
-            u64 a =
-                cache_sum(h->cache[i], CACHE_alloc_fast) + cache_sum(h->cache[i], CACHE_alloc_slow);
-            u64 f =
-                cache_sum(h->cache[i], CACHE_free_fast) + cache_sum(h->cache[i], CACHE_free_slow);
+            u64 a = calls_sum(h->cache[i], cache_row_allocs);
+            u64 f = calls_sum(h->cache[i], cache_row_frees);
 
             allocs += a;
             frees += f;
@@ -197,8 +233,12 @@ void cache_balance(const struct kmem_cache *c, struct balance *b)
     b->slab_free = g[CACHE_slab_free_objects];
     b->front = g[CACHE_front_objects];
     b->in_use = g[CACHE_in_use];
-    b->allocs = cache_sum(c, CACHE_alloc_fast) + cache_sum(c, CACHE_alloc_slow);
-    b->frees = cache_sum(c, CACHE_free_fast) + cache_sum(c, CACHE_free_slow);
+    b->barn = g[CACHE_barn_objects];
+    b->prefilled = g[CACHE_prefilled_objects];
+    b->rcu = g[CACHE_rcu_objects];
+    b->allocs = calls_sum(c, cache_row_allocs);
+    b->frees = calls_sum(c, cache_row_frees);
     b->holds =
-        b->capacity == b->slab_free + b->front + b->in_use && b->allocs - b->frees == b->in_use;
+        b->capacity == b->slab_free + b->front + b->barn + b->prefilled + b->rcu + b->in_use &&
+        b->allocs - b->frees == b->in_use;
 }

@@ -38,6 +38,7 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
             parked += pages;
             break;
         case FRAME_PAGES:
+        case FRAME_RCU:
         case FRAME_LARGE:
             break;
         case FRAME_SLAB:

@@ -122,11 +122,14 @@ BENCH_WORKLOAD(xmalloc_run);
 BENCH_WORKLOAD(threadtest_run);
 BENCH_WORKLOAD(mstress_run);
 BENCH_WORKLOAD(scratch_run);
+BENCH_WORKLOAD(maple_run);
 BENCH_WORKLOAD(yield_run);
 
 const char *batch_setup(const struct bench_test *test, struct bench_round *round);
 const char *larson_setup(const struct bench_test *test, struct bench_round *round);
 const char *larson_teardown(const struct bench_test *test, struct bench_round *round);
+const char *maple_setup(const struct bench_test *test, struct bench_round *round);
+const char *maple_teardown(const struct bench_test *test, struct bench_round *round);
 const char *typed_setup(const struct bench_test *test, struct bench_round *round);
 const char *typed_teardown(const struct bench_test *test, struct bench_round *round);
 
@@ -138,6 +141,7 @@ enum typed_kind { TYPED_NODE, TYPED_DENTRY, TYPED_INODE };
 #define THREADTEST_OBJECTS 1000u
 #define LARSON_SLOTS       1024u
 #define MSTRESS_SLOTS      512u
+#define MAPLE_NODES        256u
 
 /* -- what a workload's loop is made of -- */
 

@@ -45,12 +45,11 @@ static struct counted count_calls(void)
         for (unsigned id = 0; id < heap_cache_count(kheap); id++) {
             const struct kmem_cache *cache = heap_cache(kheap, id);
 
-            if (!cache)
+            if (!cache || cache_is_internal(cache))
                 continue;
             row = cache_row(cache, cpu);
-            sum.allocs +=
-                counter_read(&row[CACHE_alloc_fast]) + counter_read(&row[CACHE_alloc_slow]);
-            sum.frees += counter_read(&row[CACHE_free_fast]) + counter_read(&row[CACHE_free_slow]);
+            sum.allocs += cache_row_allocs(row);
+            sum.frees += cache_row_frees(row);
         }
     }
     return sum;

@@ -36,6 +36,12 @@
         .setup = typed_setup, .teardown = typed_teardown                                           \
     }
 
+#define MAPLE(shape, where)                                                                        \
+    {                                                                                              \
+        .name = "maple/" shape, .run = maple_run, .cpus = (where),                                 \
+        .cpu_data = MAPLE_NODES * sizeof(void *), .setup = maple_setup, .teardown = maple_teardown \
+    }
+
 #define PAGES(order)                                                                               \
     {.name = "pages/" #order "/solo", .run = pages_run, .kind = (order)},                          \
     {                                                                                              \
@@ -124,6 +130,9 @@ const struct bench_test bench_tests[] = {
      .cpus = BENCH_ALL,
      .cpu_data = MSTRESS_SLOTS * sizeof(void *)},
     {.name = "cache-scratch", .run = scratch_run, .cpus = BENCH_ALL, .cpu_data = sizeof(void *)},
+    /* a tree's nodes: fetched beforehand, freed by kfree_rcu */
+    MAPLE("solo", BENCH_SOLO),
+    MAPLE("all-cpus", BENCH_ALL),
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
 

@@ -17,6 +17,8 @@ def results(done):
     'front=none pcp=on pcp.limits=1/1/1/1/1/1',
     'front=none objstate=off lockstat=off stats.slab=off stats.large=off',
     'front=bounded poison=full badfree=panic',
+    'front=sheaf stats.slab=global poison=free',
+    'front=sheaf objstate=side sheaf.cap=3 barn.full=1 barn.empty=0 lockstat=time',
 ])
 def test_counted_is_claimed(boot, arm):
     done = boot(f'kbench=2 kbench.ms=40 tests={TESTS} {arm}', memory='1G', timeout=120).sound()
@@ -52,10 +54,10 @@ def test_a_test_that_does_not_exist_is_no_success(boot):
 
 
 SHAPES = ('batch/64,batch/131072,remote/64,remote/65536,typed,pages/0,pages/5,larson,xmalloc,threadtest,mstress,'
-          'cache-scratch')
+          'cache-scratch,maple')
 ALONE = {'batch/64/alloc', 'batch/64/free', 'batch/131072/alloc', 'batch/131072/free', 'typed/node', 'typed/dentry',
          'typed/inode', 'pages/0/solo', 'pages/0/all-cpus', 'pages/5/solo', 'pages/5/all-cpus', 'larson', 'threadtest',
-         'mstress', 'cache-scratch'}
+         'mstress', 'cache-scratch', 'maple/solo', 'maple/all-cpus'}
 TOGETHER = {f'remote/{size}/{shape}' for size in (64, 65536)
             for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc'}
 
@@ -83,6 +85,9 @@ def sound_shapes(done, cpus):
     ('host', 1, 'front=none pcp=off objstate=off'),
     ('host', 2, 'front=bounded pcp=on poison=full'),
     ('host', 4, 'front=bounded pcp=on objstate=side overcommit=1'),
+    ('tcg', 2, 'front=sheaf'),
+    ('host', 2, 'front=sheaf prefill.from=slab poison=full'),
+    ('host', 4, 'front=sheaf barn.refill=swap sheaf.cap=5 barn.full=2 overcommit=1'),
 ])
 def test_shapes(boot, kind, cpus, arm):
     machine = {'kind': 'host', 'variant': 'host'} if kind == 'host' else {}

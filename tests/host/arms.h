@@ -16,6 +16,8 @@ static const char *const arms[] = {
     "front=bounded bounded.objects=256 bounded.bytes=1048576 stats.large=global",
     "front=none objstate=off poison=free",
     "front=bounded objstate=off poison=full",
+    "front=sheaf",
+    "front=sheaf objstate=side poison=full sheaf.cap=3 barn.full=2 barn.empty=1",
 };
 
 static inline bool keeps_states(const struct test_heap *t)

@@ -44,8 +44,13 @@ static inline bool heap_new(struct test_heap *t, const char *line, unsigned mib,
 /* Takes the heap's locks out of the register: its memory goes away. */
 static inline void heap_delete(struct test_heap *t)
 {
-    for (u32 i = 0; i < t->h->caches; i++)
+    if (rcu_backlog())
+        heap_kfree_rcu_barrier(t->h);
+    for (u32 i = 0; i < t->h->caches; i++) {
         spin_destroy(&t->h->cache[i]->node[0].lock);
+        if (t->h->cache[i]->front && t->h->cache[i]->front->exit)
+            t->h->cache[i]->front->exit(t->h->cache[i]);
+    }
     spin_destroy(&t->h->buddy[0].lock);
     spin_destroy(&t->h->caches_lock);
     plat_unpoison(t->memory, t->bytes);

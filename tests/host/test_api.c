@@ -308,7 +308,7 @@ TEST(shortage_finds_what_draining_gave_back)
 TEST(every_call_meets_shortage)
 {
     for (unsigned a = 0; a < ARRAY_SIZE(arms); a++) {
-        const struct kmem_cache_args args = {"late", 500, 0, NULL, NULL};
+        const struct kmem_cache_args args = {"late", 500, 0, NULL, NULL, 0};
         struct test_heap t;
         struct kmem_cache *c;
         void **chain = NULL, **q, *many[64];
@@ -355,8 +355,8 @@ TEST(every_call_meets_shortage)
 /* -- a cache's end -- */
 
 static const struct kmem_cache_args plain[] = {
-    {"end-small", 136, 0, NULL, NULL},
-    {"end-page", 4096, 4096, NULL, NULL},
+    {"end-small", 136, 0, NULL, NULL, 0},
+    {"end-page", 4096, 4096, NULL, NULL, 0},
 };
 
 struct spread {

@@ -22,9 +22,9 @@ static void plain_ctor(void *p)
 }
 
 static const struct kmem_cache_args typed[] = {
-    {"bulk-plain", 136, 0, NULL, NULL},
-    {"bulk-made", 200, 64, counting_ctor, counting_dtor},
-    {"bulk-page", 4096, 4096, NULL, NULL},
+    {"bulk-plain", 136, 0, NULL, NULL, 0},
+    {"bulk-made", 200, 64, counting_ctor, counting_dtor, 0},
+    {"bulk-page", 4096, 4096, NULL, NULL, 0},
 };
 
 static void bulk_once(struct kmem_cache *c, size_t n, void **p)
@@ -235,7 +235,7 @@ TEST(bulk_on_all_cpus)
 {
     for (unsigned a = 0; a < ARRAY_SIZE(arms); a++) {
         struct test_heap t;
-        const struct kmem_cache_args args = {"made", 72, 0, plain_ctor, NULL};
+        const struct kmem_cache_args args = {"made", 72, 0, plain_ctor, NULL, 0};
         struct lists s = {.t = &t, .rounds = test_scale(1500)};
 
         REQUIRE(heap_new(&t, arms[a], 64, 4));

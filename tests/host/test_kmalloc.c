@@ -14,6 +14,9 @@ static const char *const arms[] = {
     "front=bounded poison=free stats.slab=global lock=ticket",
     "front=bounded poison=full bounded.objects=1 lock=mcs",
     "front=bounded bounded.objects=256 bounded.bytes=1048576 slab.min_partial=0",
+    "front=sheaf",
+    "front=sheaf objstate=side poison=full sheaf.cap=2 barn.full=1 barn.empty=0",
+    "front=sheaf objstate=off sheaf.cap=200 slab.min_partial=0 stats.slab=global",
 };
 
 static u8 fill_of(u64 n)
@@ -140,7 +143,7 @@ TEST(random_play_in_every_arm)
             for (u32 i = 0; i < KMALLOC_CLASSES; i++) {
                 struct balance b;
 
-                slab_shrink(&t.h->kmalloc[i]);
+                kmem_cache_shrink(&t.h->kmalloc[i]);
                 cache_balance(&t.h->kmalloc[i], &b);
                 EXPECT_TRUE(b.holds);
                 EXPECT_EQ(b.front, 0u);

@@ -280,6 +280,9 @@ TEST(contradictory_pairs)
     EXPECT(contradictory("repeat=1"));
     EXPECT(!contradictory("repeat=1 kbench=1"));
     EXPECT(contradictory("provoke=selfcheck selfcheck=0"));
+    EXPECT(contradictory("barn.full=5"));
+    EXPECT(contradictory("front=bounded prefill.from=slab"));
+    EXPECT(!contradictory("front=sheaf barn.full=5 prefill.from=slab sheaf.cap=7"));
     EXPECT(contradictory("tests=malloc,,yield"));
     EXPECT(contradictory("tests=malloc,"));
     EXPECT(contradictory("tests=,malloc"));

@@ -342,7 +342,7 @@ static void nothing_made(void *p)
 
 static void cache_setup_one(void)
 {
-    const struct kmem_cache_args args = {"doomed", 64, 0, nothing_made, NULL};
+    const struct kmem_cache_args args = {"doomed", 64, 0, nothing_made, NULL, 0};
 
     cache = kmem_cache_create(h, &args);
     CHECK(cache);

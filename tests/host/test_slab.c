@@ -35,7 +35,7 @@ static const char *const lines[] = {
 TEST(typed_cache_keeps_what_was_constructed)
 {
     for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
-        struct kmem_cache_args args = {"thing", sizeof(struct thing), 0, thing_ctor, thing_dtor};
+        struct kmem_cache_args args = {"thing", sizeof(struct thing), 0, thing_ctor, thing_dtor, 0};
         struct test_heap t;
         struct kmem_cache *c;
         struct thing *p[200];
@@ -78,7 +78,7 @@ TEST(a_cache_made_again_goes_on)
 
     REQUIRE(heap_new(&t, "", 32, 2));
     for (unsigned i = 0; i < 200; i++) {
-        struct kmem_cache_args args = {"phoenix", 24 + 8 * (i % 50), 0, NULL, NULL};
+        struct kmem_cache_args args = {"phoenix", 24 + 8 * (i % 50), 0, NULL, NULL, 0};
         struct kmem_cache *c = kmem_cache_create(t.h, &args);
         void *p;
 
@@ -101,15 +101,15 @@ TEST(illegal_caches_are_refused)
 {
     struct test_heap t;
     struct kmem_cache_args bad[] = {
-        {"", 64, 0, NULL, NULL},
-        {NULL, 64, 0, NULL, NULL},
-        {"zero", 0, 0, NULL, NULL},
-        {"huge", KMALLOC_MAX_SMALL + 1, 0, NULL, NULL},
-        {"align", 64, 24, NULL, NULL},
-        {"align", 64, 8192, NULL, NULL},
-        {"a name that is too long to be stored in it", 64, 0, NULL, NULL},
+        {"", 64, 0, NULL, NULL, 0},
+        {NULL, 64, 0, NULL, NULL, 0},
+        {"zero", 0, 0, NULL, NULL, 0},
+        {"huge", KMALLOC_MAX_SMALL + 1, 0, NULL, NULL, 0},
+        {"align", 64, 24, NULL, NULL, 0},
+        {"align", 64, 8192, NULL, NULL, 0},
+        {"a name that is too long to be stored in it", 64, 0, NULL, NULL, 0},
     };
-    struct kmem_cache_args many = {NULL, 64, 0, NULL, NULL};
+    struct kmem_cache_args many = {NULL, 64, 0, NULL, NULL, 0};
     unsigned made = 0;
     char name[16];
 
@@ -133,7 +133,7 @@ TEST(objects_are_aligned_and_apart)
 
     for (unsigned a = 0; a < ARRAY_SIZE(lines); a++)
         for (unsigned i = 0; i < ARRAY_SIZE(aligns); i++) {
-            struct kmem_cache_args args = {"aligned", 72, aligns[i], NULL, NULL};
+            struct kmem_cache_args args = {"aligned", 72, aligns[i], NULL, NULL, 0};
             struct test_heap t;
             struct kmem_cache *c;
             char *p[40];
@@ -166,7 +166,7 @@ TEST(geometry_fits)
         for (u32 size = 1; size <= KMALLOC_MAX_SMALL; size += size < 200 ? 1 : 61)
             for (size_t align = 16; align <= 4096; align *= 4) {
                 struct kmem_cache c = {.heap = t.h};
-                struct kmem_cache_args args = {"g", size, align, NULL, NULL};
+                struct kmem_cache_args args = {"g", size, align, NULL, NULL, 0};
                 u32 last;
 
                 cache_setup(t.h, &c, &args);
@@ -387,7 +387,7 @@ TEST(empty_slabs_stay_up_to_min_partial)
 TEST(wrong_cache_is_refused)
 {
     struct test_heap t;
-    struct kmem_cache_args args = {"mine", 64, 0, NULL, NULL};
+    struct kmem_cache_args args = {"mine", 64, 0, NULL, NULL, 0};
     struct kmem_cache *c;
     void *p;
 

@@ -100,6 +100,7 @@ def test_bad_files(old, new, line, key, word):
     ('[axes]\n"front" = ["none"]', "axes"),
     ('[expect]\n"tst:malloc/64/solo" = "B < A"', "test"),
     ('[expect]\n"counter:alloc_fst" = "B < A"', "alloc_fast"),
+    ('[expect]\n"counter:alloc_fst@malloc/64/solo" = "B < A"', "alloc_fast"),
     ('[expect]\n"lock:cash.contended_share" = "B < A"', "cache"),
     ('[expect]\n"test:malloc/64/solo" = "C < A"', "C"),
     ('[expect]\n"test:malloc/64/solo" = "B < __import__(1)"', "rule"),

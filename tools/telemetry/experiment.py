@@ -267,6 +267,7 @@ class _Reader:
         base = ROOT / "base"
         if kind == "counter":
             names = {c.name for c in defs.parse_counters((base / "counters.def").read_text())}
+            name = name.partition("@")[0]  # of one test
             if name not in names:
                 self.fail(("expect", key), f"no counter is called '{name}'{did_you_mean(name, names)}")
         elif kind == "lock":

@@ -1,0 +1,374 @@
+/* barn.c: where sheaves wait for a CPU: a list of full ones, a list of empty ones, and one partial
+ * sheaf, for each node and cache.
+ *
+ * The ordinary paths trade: an empty sheaf for a full one, a full one for an empty one, so nothing
+ * is copied and the lock is held for a few stores. Neither looks at the partial sheaf; nor does a
+ * refill from slabs. Prefill does (prefill.from=barn): it copies objects into its caller's sheaf
+ * until that is full or the barn is dry, each time min(gap, stock), from the partial sheaf and then
+ * from full ones. A source with a rest becomes the partial sheaf; one without goes to the empty
+ * list. Without a partial sheaf (barn.partial=off) the rest goes back to the full list, where it
+ * keeps its place taken though it is not full: that is what the partial sheaf is for. A sheaf on the
+ * full list therefore has at least one object, and need not be full.
+ *
+ * barn.refill=swap is the alternative that was rejected: the caller takes a full sheaf whole, and
+ * what it had becomes the partial sheaf if that place is free; else objects are copied as above.
+ *
+ * A list that has its fill takes no more, looked at under the lock, so it is never overshot. An
+ * empty sheaf is only offered (the lock is tried): it is not worth waiting for.
+ *
+ * Locking: barn.lock, under which no other is taken. Contexts: thread, interrupt; interrupts off. */
+#include "sheaf_impl.h"
+
+static u64 *row(const struct kmem_cache *c)
+{
+    return cache_cpu_mine(c)->ctr;
+}
+
+static void count(struct kmem_cache *c, enum cache_counter what, u64 n)
+{
+    plat_counter_add(&row(c)[what], n);
+}
+
+/* -- the lists; barn.lock held -- */
+
+static void set(u32 *p, u32 v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+static void objects_add(struct barn *b, u64 n)
+{
+    __atomic_store_n(&b->objects, b->objects + n, __ATOMIC_RELAXED);
+}
+
+static void push_full_locked(struct barn *b, struct sheaf *s)
+{
+    list_push_front(&b->full, &s->link);
+    set(&b->fulls, b->fulls + 1);
+    objects_add(b, s->size);
+}
+
+static struct sheaf *pop_full_locked(struct barn *b)
+{
+    struct list *e = list_pop_front(&b->full);
+    struct sheaf *s;
+
+    if (!e)
+        return NULL;
+    s = list_entry(e, struct sheaf, link);
+    set(&b->fulls, b->fulls - 1);
+    objects_add(b, -(u64)s->size);
+    return s;
+}
+
+static void push_empty_locked(struct barn *b, struct sheaf *s)
+{
+    list_push_front(&b->empty, &s->link);
+    set(&b->empties, b->empties + 1);
+}
+
+static struct sheaf *pop_empty_locked(struct barn *b)
+{
+    struct list *e = FAULT(no_empty) ? NULL : list_pop_front(&b->empty);
+
+    if (!e)
+        return NULL;
+    set(&b->empties, b->empties - 1);
+    return list_entry(e, struct sheaf, link);
+}
+
+static bool full_enough_locked(const struct kmem_cache *c, const struct barn *b)
+{
+    return b->fulls >= c->heap->barn_full || FAULT(barn_full);
+}
+
+/* -- trading -- */
+
+struct sheaf *barn_get_full(struct kmem_cache *c)
+{
+    struct barn *b = barn_of(c);
+    struct sheaf *s;
+
+    spin_lock(&b->lock);
+    s = pop_full_locked(b);
+    spin_unlock(&b->lock);
+    count(c, s ? CACHE_barn_get : CACHE_barn_get_fail, 1);
+    return s;
+}
+
+struct sheaf *barn_get_empty(struct kmem_cache *c)
+{
+    struct barn *b = barn_of(c);
+    struct sheaf *s;
+
+    spin_lock(&b->lock);
+    s = pop_empty_locked(b);
+    spin_unlock(&b->lock);
+    count(c, s ? CACHE_barn_get_empty : CACHE_barn_get_empty_fail, 1);
+    return s;
+}
+
+struct sheaf *barn_get_full_or_empty(struct kmem_cache *c)
+{
+    struct barn *b = barn_of(c);
+    struct sheaf *s;
+
+    spin_lock(&b->lock);
+    s = pop_full_locked(b);
+    if (!s)
+        s = pop_empty_locked(b);
+    spin_unlock(&b->lock);
+    count(c, s && s->size ? CACHE_barn_get : CACHE_barn_get_fail, 1);
+    return s;
+}
+
+struct sheaf *barn_trade_empty(struct kmem_cache *c, struct sheaf *empty)
+{
+    struct barn *b = barn_of(c);
+    struct sheaf *full;
+
+    ASSERT(empty->size == 0);
+    spin_lock(&b->lock);
+    full = pop_full_locked(b);
+    if (full)
+        push_empty_locked(b, empty);
+    spin_unlock(&b->lock);
+    count(c, full ? CACHE_barn_get : CACHE_barn_get_fail, 1);
+    return full;
+}
+
+enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struct sheaf **empty)
+{
+    enum barn_answer answer = BARN_TAKEN;
+    struct barn *b = barn_of(c);
+
+    spin_lock(&b->lock);
+    if (full_enough_locked(c, b)) {
+        answer = BARN_FULL;
+    } else {
+        *empty = pop_empty_locked(b);
+        if (*empty)
+            push_full_locked(b, full);
+        else
+            answer = BARN_NO_EMPTY;
+    }
+    spin_unlock(&b->lock);
+    count(c,
+          answer == BARN_TAKEN  ? CACHE_barn_put
+          : answer == BARN_FULL ? CACHE_barn_refused_full
+                                : CACHE_barn_refused_no_empty,
+          1);
+    return answer;
+}
+
+bool barn_put_full(struct kmem_cache *c, struct sheaf *full, enum cache_counter why)
+{
+    struct barn *b = barn_of(c);
+    bool taken;
+
+    ASSERT(full->size > 0);
+    spin_lock(&b->lock);
+    taken = !full_enough_locked(c, b);
+    if (taken)
+        push_full_locked(b, full);
+    spin_unlock(&b->lock);
+    count(c, taken ? CACHE_barn_put : why, 1);
+    return taken;
+}
+
+bool barn_put_empty(struct kmem_cache *c, struct sheaf *empty)
+{
+    struct barn *b = barn_of(c);
+    bool taken;
+
+    ASSERT(empty->size == 0);
+    if (FAULT(barn_busy) || !spin_trylock(&b->lock)) {
+        count(c, CACHE_barn_refused_busy, 1);
+        return false;
+    }
+    taken = b->empties < c->heap->barn_empty;
+    if (taken)
+        push_empty_locked(b, empty);
+    spin_unlock(&b->lock);
+    count(c, taken ? CACHE_barn_put_empty : CACHE_barn_refused_empty, 1);
+    return taken;
+}
+
+/* -- prefill -- */
+
+/* min(gap, stock) objects from the hot end of from. */
+static u32 copy_locked(struct sheaf *to, struct sheaf *from)
+{
+    u32 n = MIN(to->capacity - to->size, from->size);
+
+    memcpy(&to->object[to->size], &from->object[from->size - n], n * sizeof(void *));
+    to->size += n;
+    from->size -= n;
+    return n;
+}
+
+/* What is left of a source. */
+static void put_source_locked(struct kmem_cache *c, struct barn *b, struct sheaf *s)
+{
+    if (s->size == 0) {
+        push_empty_locked(b, s);
+    } else if (c->heap->barn_partial) {
+        ASSERT(!b->partial);
+        b->partial = s;
+        objects_add(b, s->size);
+    } else {
+        push_full_locked(b, s);
+    }
+}
+
+static struct sheaf *pop_partial_locked(struct barn *b)
+{
+    struct sheaf *s = b->partial;
+
+    if (s) {
+        b->partial = NULL;
+        objects_add(b, -(u64)s->size);
+    }
+    return s;
+}
+
+static u32 copy_until_full_locked(struct kmem_cache *c, struct barn *b, struct sheaf *to)
+{
+    u32 from_full = 0;
+
+    while (to->size < to->capacity) {
+        struct sheaf *from = pop_full_locked(b);
+
+        if (!from)
+            break;
+        from_full += copy_locked(to, from);
+        put_source_locked(c, b, from);
+    }
+    return from_full;
+}
+
+/* barn.refill=swap: *s for a full one, if what *s holds can be left as the partial sheaf. */
+static u32 swap_locked(struct kmem_cache *c, struct barn *b, struct sheaf **s)
+{
+    struct sheaf *full;
+
+    if (b->partial || ((*s)->size && !c->heap->barn_partial))
+        return 0;
+    full = pop_full_locked(b);
+    if (!full)
+        return 0;
+    put_source_locked(c, b, *s);
+    *s = full;
+    return full->size;
+}
+
+struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
+{
+    u32 from_partial = 0, from_full = 0, swapped = 0;
+    struct barn *b = barn_of(c);
+    struct sheaf *partial;
+
+    spin_lock(&b->lock);
+    if (c->heap->barn_swap)
+        swapped = swap_locked(c, b, &s);
+    partial = s->size < s->capacity ? pop_partial_locked(b) : NULL;
+    if (partial) {
+        from_partial = copy_locked(s, partial);
+        put_source_locked(c, b, partial);
+    }
+    from_full = copy_until_full_locked(c, b, s);
+    spin_unlock(&b->lock);
+    count(c, CACHE_prefill_from_partial, from_partial);
+    count(c, CACHE_prefill_from_barn, from_full);
+    count(c, CACHE_prefill_swapped, swapped);
+    return s;
+}
+
+/* -- shrink, init, validate -- */
+
+unsigned barn_drain(struct kmem_cache *c)
+{
+    struct barn *b = barn_of(c);
+    unsigned objects = 0;
+    struct sheaf *s;
+
+    for (;;) {
+        spin_lock(&b->lock);
+        s = pop_partial_locked(b);
+        if (!s)
+            s = pop_full_locked(b);
+        if (!s) {
+            struct list *e = list_pop_front(&b->empty);
+
+            if (e) {
+                set(&b->empties, b->empties - 1);
+                s = list_entry(e, struct sheaf, link);
+            }
+        }
+        spin_unlock(&b->lock);
+        if (!s)
+            return objects;
+        objects += s->size;
+        sheaf_flush(c, s, CACHE_drain_objects);
+        sheaf_free(s);
+    }
+}
+
+void barn_init(struct kmem_cache *c)
+{
+    struct barn *b = barn_of(c);
+
+    list_init(&b->full);
+    list_init(&b->empty);
+    b->partial = NULL;
+    b->fulls = b->empties = 0;
+    b->objects = 0;
+    spin_init(&b->lock, LOCKCLASS_barn, c->name);
+}
+
+static bool sheaf_validate(struct kmem_cache *c, struct sheaf *s, u32 least, u64 *objects,
+                           struct heap_fault *f)
+{
+    if (s->cache != c || s->capacity != c->limit)
+        return heap_fault_set(f, "barn: a sheaf of another cache", s, c);
+    if (s->size < least || s->size > s->capacity || (least == 0 && s->size))
+        return heap_fault_set(f, "barn: a sheaf on the wrong list", s, c);
+    for (u32 i = 0; i < s->size; i++)
+        if (!front_object_validate(c, s->object[i], f))
+            return false;
+    *objects += s->size;
+    return true;
+}
+
+static bool list_validate(struct kmem_cache *c, struct list *l, u32 least, u32 n, u64 *objects,
+                          struct heap_fault *f)
+{
+    u32 found = 0;
+
+    list_for_each(e, l)
+    {
+        if (!sheaf_validate(c, list_entry(e, struct sheaf, link), least, objects, f))
+            return false;
+        found++;
+    }
+    return found == n || heap_fault_set(f, "barn: sheaves on a list and their count differ", l, c);
+}
+
+bool barn_validate(struct kmem_cache *c, struct heap_fault *f)
+{
+    struct barn *b = barn_of(c);
+    u64 objects = 0;
+    unsigned long flags = spin_lock_irqsave(&b->lock);
+    bool good = list_validate(c, &b->full, 1, b->fulls, &objects, f) &&
+                list_validate(c, &b->empty, 0, b->empties, &objects, f) &&
+                (!b->partial || sheaf_validate(c, b->partial, 1, &objects, f));
+
+    if (good && b->partial && b->partial->size == c->limit)
+        good = heap_fault_set(f, "barn: the partial sheaf is full", b->partial, c);
+    if (good && objects != b->objects)
+        good = heap_fault_set(f, "barn: objects and their count differ", b, c);
+    if (good && b->fulls > c->heap->barn_full)
+        good = heap_fault_set(f, "barn: more full sheaves than its limit", b, c);
+    spin_unlock_irqrestore(&b->lock, flags);
+    return good;
+}

@@ -1,0 +1,32 @@
+/* fault_impl.h: faults to order, for tests: the paths of mm/ that are too rare to be met by chance.
+ * Debug builds (which all hosted tests are); elsewhere FAULT() is false and no code.
+ *
+ * A test arms a fault: it strikes after so many chances, so many times. Counts are atomic.
+ * Contexts: any. */
+#ifndef MM_FAULT_IMPL_H
+#define MM_FAULT_IMPL_H
+
+#include "../base/types.h"
+
+enum fault {
+    FAULT_page,      /* a page allocation fails, reclaim included */
+    FAULT_barn_busy, /* the barn's lock is taken when it is only tried */
+    FAULT_barn_full, /* the barn has its fill of full sheaves */
+    FAULT_no_empty,  /* the barn has no empty sheaf */
+    FAULT_no_sheaf,  /* no memory for a sheaf */
+    FAULT_drain,     /* memory for a sheaf is had by draining this CPU, under its caller's hands */
+    FAULT_refill_half, /* the slabs give half of what was asked for, and then nothing */
+    NR_FAULTS
+};
+
+#ifdef HAYLOFT_DEBUG
+/* after: chances let pass first; times: strikes then. */
+void fault_arm(enum fault f, u32 after, u32 times);
+u32 fault_struck(enum fault f); /* since it was armed */
+bool fault_strikes(enum fault f);
+#define FAULT(name) unlikely(fault_strikes(FAULT_##name))
+#else
+#define FAULT(name) false
+#endif
+
+#endif
