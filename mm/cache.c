@@ -435,7 +435,8 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
 
     text_copy(c->name, sizeof(c->name), a->name);
     c->heap = h;
-    c->mode = cache_modes(h);
+    c->front = front_chosen(h, c);
+    c->mode = cache_modes(h) | (c->front ? c->front->mode : 0);
     slab_ways(c);
     c->tag_bits = (c->mode ? TAG_MODE : 0) | (c->mode == MODE_SIDE ? TAG_SIDE : 0);
     c->objstate = h->objstate;
@@ -446,14 +447,11 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->limit = 0;
     c->batch = 0;
     c->asked = a->front_capacity;
-    c->front = front_chosen(h, c);
     c->alloc_slow = c->front && c->front->alloc ? c->front->alloc : alloc_refill;
     c->free_slow = c->front && c->front->free ? c->front->free : free_put;
     slab_geometry(c, align);
-    if (c->front) {
-        c->mode |= c->front->mode;
+    if (c->front)
         c->front->size(h, c);
-    }
     if (!c->dead) /* a dead cache's node is empty, and its lock may just be held by a reclaim */
         slab_node_init(&c->node[0], c->name);
 }

@@ -101,14 +101,14 @@ static ALWAYS_INLINE bool cache_free_plain(struct kmem_cache *c, void *obj)
 /* The same two where the mode is MODE_SIDE and nothing else. */
 static ALWAYS_INLINE void *cache_alloc_side(struct kmem_cache *c, size_t size)
 {
-    return cache_pop(c, size, V_objstate_side);
+    return cache_pop(c, size, V_objstate_side, false);
 }
 
 static ALWAYS_INLINE bool cache_free_side(struct kmem_cache *c, void *obj)
 {
     if (unlikely(!object_claim(c, obj, V_objstate_side)))
         return cache_free_refused(c, obj);
-    return cache_push(c, obj);
+    return cache_push(c, obj, false);
 }
 
 /* obj lies in a slab of c. */

@@ -228,7 +228,7 @@ struct cache_cpu {
     u64 count;
     u64 limit;
     u32 batch;
-    struct frame *slab; /* the partial slab it refills from, or NULL; under the cache lock */
+    struct frame *slab;  /* the partial slab it refills from, or NULL; under the cache lock */
     struct sheaf *main;  /* front=sheaf: count objects are in it, room up to limit */
     struct sheaf *spare; /* or NULL */
     struct sheaf *rcu;   /* or NULL: gathers objects freed by kfree_rcu */

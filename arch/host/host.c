@@ -260,11 +260,16 @@ static u64 measure_hz(void)
 
 u64 plat_cycles_hz(void)
 {
-    static u64 hz; /* the first call is made on CPU 0 before others run */
+    static u64 hz; /* atomic: who measures first says it for all */
+    u64 known = __atomic_load_n(&hz, __ATOMIC_RELAXED), measured;
 
-    if (!hz)
-        hz = measure_hz();
-    return hz;
+    if (likely(known))
+        return known;
+    measured = measure_hz();
+    if (__atomic_compare_exchange_n(&hz, &known, measured, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        return measured;
+    return known;
 }
 
 void plat_sleep_ns(u64 ns)

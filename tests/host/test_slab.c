@@ -217,7 +217,7 @@ TEST(every_other_address_of_a_slab_is_refused)
 
     for (unsigned a = 0; a < ARRAY_SIZE(states); a++)
         for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
-            struct kmem_cache_args args = {"whole", sizes[i], 0, NULL, NULL};
+            struct kmem_cache_args args = {"whole", sizes[i], 0, NULL, NULL, 0};
             struct test_heap t;
             struct kmem_cache *c;
             u64 starts = 0, bytes;
