@@ -69,6 +69,40 @@ static void badfree_event(const struct badfree_report *r)
                     3);
 }
 
+/* -- magazines of another size -- */
+
+static void resize_event(const struct resize_report *r)
+{
+    char text[160];
+
+    switch (r->why) {
+    case RESIZE_contended:
+        fmt(text, sizeof(text),
+            "%s: magazines of %u objects, not %u: the depot was found taken by "
+            "%llu of %llu visits",
+            cache_name(r->cache), r->to, r->from, (unsigned long long)r->contended,
+            (unsigned long long)r->visits);
+        break;
+    case RESIZE_quiet:
+        fmt(text, sizeof(text),
+            "%s: magazines of %u objects, not %u: %llu visits, none contended; "
+            "that size was left at %llu",
+            cache_name(r->cache), r->to, r->from, (unsigned long long)r->visits,
+            (unsigned long long)r->left_at);
+        break;
+    case RESIZE_shortage:
+        fmt(text, sizeof(text), "%s: magazines of %u objects, not %u: memory is short",
+            cache_name(r->cache), r->to, r->from);
+        break;
+    }
+    telemetry_event("resize", text,
+                    (const struct telemetry_value[]){{"from", r->from},
+                                                     {"to", r->to},
+                                                     {"visits", (i64)r->visits},
+                                                     {"contended", (i64)r->contended}},
+                    4);
+}
+
 static bool badfrees_as_expected(void)
 {
     u64 expected = selfcheck_badfrees_expected(), counted = selfcheck_badfrees_counted();
@@ -228,6 +262,7 @@ static bool run_round(u64 round)
 
         if (!chosen(id) || bench_skip_reason(&bench_tests[id]))
             continue;
+        heap_maintain(kheap);
         if (!bench_round_run(id, round, &why))
             return fail("%s: %s", bench_tests[id].name, why);
         probe_parallel(bench_tests[id].name);
@@ -288,6 +323,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
         return refuse();
     provoke_at(PROVOKE_LAB);
     heap_set_badfree_handler(kheap, badfree_event);
+    heap_set_resize_handler(kheap, resize_event);
     rcu_set_silent_handler(silent_event);
     telemetry_schema();
     telemetry_announce();

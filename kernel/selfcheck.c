@@ -322,7 +322,7 @@ static void refused_part(void *p)
     expect_refusal(p, "small object, on another CPU");
 }
 
-/* The first of three sheaves' worth of frees lies in the barn at the end. */
+/* The first of three sheaves' or magazines' worth of frees lies in the barn or depot at the end. */
 static void check_double_free_in_barn(void)
 {
     static void *p[3 * 252];
@@ -335,7 +335,7 @@ static void check_double_free_in_barn(void)
     for (unsigned i = 0; i < n; i++)
         free_part(p[i]);
     if (n)
-        expect_refusal(p[0], "small object, in the barn");
+        expect_refusal(p[0], "small object, in the barn or depot");
 }
 
 static void check_double_frees(void)
@@ -357,7 +357,7 @@ static void check_double_frees(void)
         free_part(p);
         expect_refusal(p, "small object, same CPU");
     }
-    if (knobs.front == V_front_sheaf)
+    if (knobs.front == V_front_sheaf || knobs.front == V_front_magazine)
         check_double_free_in_barn();
     if (plat_cpu_count() == 1)
         return;

@@ -88,14 +88,14 @@ static NOINLINE bool free_put(struct kmem_cache *c, void *obj, unsigned long fla
 
 void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc)
 {
-    if (unlikely(!cc->limit))
+    if (unlikely(!cc->on))
         return alloc_direct(c, size, flags, cc);
     return c->alloc_slow(c, size, flags, cc);
 }
 
 bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
-    if (unlikely(!cc->limit))
+    if (unlikely(!cc->on))
         return free_direct(c, obj, flags, cc);
     return c->free_slow(c, obj, flags, cc);
 }
@@ -280,7 +280,7 @@ void cache_put_back(struct kmem_cache *c, void *obj)
 {
     struct cache_cpu *cc = cache_cpu_mine(c);
 
-    if (cc->limit == 0)
+    if (!cc->on)
         slab_put(c, &obj, 1);
     else
         c->front->put(c, cc, obj);
@@ -376,7 +376,7 @@ void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
 {
     struct cache_cpu *cc = cache_cpu(c, cpu);
 
-    if (cc->limit)
+    if (cc->on)
         c->front->drain(c, cc);
 }
 
@@ -425,7 +425,14 @@ static const struct front_ops *front_chosen(const struct heap *h, const struct k
 {
     if (c->internal || h->front == V_front_none)
         return NULL;
-    return h->front == V_front_sheaf ? &front_sheaf : &front_bounded;
+    switch (h->front) {
+    case V_front_sheaf:
+        return &front_sheaf;
+    case V_front_magazine:
+        return &front_magazine;
+    default:
+        return &front_bounded;
+    }
 }
 
 /* Everything but the place in the table and the CPUs' arrays. */
@@ -461,6 +468,7 @@ static void cpus_exit(struct kmem_cache *c, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         cache_cpu(c, i)->limit = 0;
+        cache_cpu(c, i)->on = false;
         if (c->front && c->front->cpu_exit)
             c->front->cpu_exit(cache_cpu(c, i));
     }
@@ -487,12 +495,14 @@ bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
     for (unsigned i = 0; i < cpus; i++) {
         struct cache_cpu *cc = cache_cpu(c, i);
 
+        cc->batch = c->batch;
+        cc->limit = c->limit;
         if (c->front && c->front->cpu_init && !c->front->cpu_init(c, cc)) {
+            cc->limit = 0;
             cpus_exit(c, i);
             return false;
         }
-        cc->batch = c->batch;
-        cc->limit = c->limit;
+        cc->on = c->limit != 0;
     }
     return true;
 }

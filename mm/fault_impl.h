@@ -16,6 +16,8 @@ enum fault {
     FAULT_no_sheaf,  /* no memory for a sheaf */
     FAULT_drain,     /* memory for a sheaf is had by draining this CPU, under its caller's hands */
     FAULT_refill_half, /* the slabs give half of what was asked for, and then nothing */
+    FAULT_depot_busy,  /* the depot's lock is found taken */
+    FAULT_resize,      /* the depot's size goes back to the first while a magazine is made */
     NR_FAULTS
 };
 

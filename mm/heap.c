@@ -80,6 +80,8 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->prefill_barn = k->prefill_from == V_prefill_from_barn;
     h->barn_partial = k->barn_partial == V_barn_partial_on;
     h->barn_swap = k->barn_refill == V_barn_refill_swap;
+    h->mag_resize = k->mag_resize == V_mag_resize_on;
+    h->mag_interval = k->mag_interval;
     h->pcp_on = k->pcp == V_pcp_on;
     h->latency_on = k->latency == V_latency_on;
     h->latency.every = (u32)k->latency_every;
@@ -200,7 +202,7 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
         h->buddy[0].latency = &h->latency;
     ranges_add(h, r, n, home, own);
     classes_init(h);
-    if (h->front == V_front_sheaf && !sheaf_pools_make(h))
+    if ((h->front == V_front_sheaf || h->front == V_front_magazine) && !sheaf_pools_make(h))
         return NULL;
     return h;
 }

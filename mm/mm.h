@@ -165,6 +165,25 @@ struct badfree_report {
 void heap_set_badfree_handler(struct heap *h, void (*fn)(const struct badfree_report *));
 u64 heap_badfree_count(const struct heap *h, enum badfree_kind kind);
 
+/* -- magazines that change their size (front=magazine) -- */
+enum resize_why {
+    RESIZE_contended, /* larger: the depot's lock was found taken too often */
+    RESIZE_quiet,     /* smaller: few visits, and nobody fought, for two intervals */
+    RESIZE_shortage,  /* as small as at first: memory is short */
+};
+struct resize_report {
+    const struct kmem_cache *cache;
+    enum resize_why why;
+    u32 from, to;          /* objects in a magazine */
+    u64 visits, contended; /* of the depot in this interval */
+    u64 left_at;           /* visits in an interval at which the smaller size was left */
+};
+/* Called after each change, after it was counted; interrupts off, any context. One handler a heap. */
+void heap_set_resize_handler(struct heap *h, void (*fn)(const struct resize_report *));
+/* For caches that nobody uses: ends intervals that are over, gives back what their front ends had too
+ * much of. Thread context; call it now and then. */
+void heap_maintain(struct heap *h);
+
 /* -- checks, at quiet points (no allocator call in flight anywhere) -- */
 struct balance {
     /* objects; the law: capacity = slab_free + front + barn + prefilled + rcu + in_use */

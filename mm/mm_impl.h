@@ -217,19 +217,21 @@ enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
                   MODE_SIDE = 8,        /* objstate=side */
                   MODE_NO_STATE = 16,   /* objstate=off */
                   MODE_OBSERVED = 32,   /* latency=on or matrix=on; instead of the last two */
-                  MODE_SHEAF = 64,      /* front=sheaf: the array is main's */
+                  MODE_SHEAF = 64,      /* front=sheaf, magazine: the array is main's */
 };
 
 /* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
  *
  *   object[0] coldest … object[count-1] hottest, room up to limit
- * limit 0 is the sentinel: empty to every allocation, full to every free. */
+ * limit 0 is the sentinel: empty to every allocation, full to every free. A CPU that has no front
+ * end, or no magazine yet, has it. */
 struct cache_cpu {
     u64 count;
     u64 limit;
     u32 batch;
+    bool on;             /* a front end serves this CPU: limit may be 0 all the same */
     struct frame *slab;  /* the partial slab it refills from, or NULL; under the cache lock */
-    struct sheaf *main;  /* front=sheaf: count objects are in it, room up to limit */
+    struct sheaf *main;  /* front=sheaf, magazine: count objects are in it, room up to limit */
     struct sheaf *spare; /* or NULL */
     struct sheaf *rcu;   /* or NULL: gathers objects freed by kfree_rcu */
     u64 spare_count;     /* objects in spare */
@@ -269,6 +271,28 @@ struct barn { /* front=sheaf; barn.c */
     u64 objects;             /* the same */
 } ALIGNED(CACHE_LINE);
 
+/* front=magazine; depot.c. Magazines of one kind; under depot.lock. */
+struct mag_list {
+    struct list list;
+    u32 total;           /* relaxed reads elsewhere */
+    u32 min, min_before; /* the lowest total in this interval; in the one before */
+    u32 reap;            /* how many are to be given back */
+};
+#define MAG_TYPES 9u
+struct depot {
+    struct spinlock lock;
+    struct mag_list full, empty; /* under lock, as are the rest */
+    struct mag_list stale;       /* of another size, whatever is in them */
+    u64 objects;                 /* relaxed reads elsewhere */
+    u32 work;                    /* magazines to give back; the same */
+    u32 size;                    /* objects in a magazine; the same */
+    u32 type, start;             /* which size that is, and which it was at first */
+    u32 quiet;                   /* intervals in a row in which a smaller one would have done */
+    u64 until;                   /* cycles: end of the interval; 0: none has begun */
+    u64 visits, contended;       /* in it */
+    u64 left_at[MAG_TYPES];      /* visits of the interval in which a size was left for the next */
+} ALIGNED(CACHE_LINE);
+
 /* What a front end is, off the fast path. Chosen when the cache is made; NULL: the cache has none.
  * Where a CPU's part (cc) is passed, it is the calling CPU's, interrupts are off and no lock is
  * held. */
@@ -295,6 +319,9 @@ struct front_ops {
     void (*rcu_post)(struct kmem_cache *c, struct cache_cpu *cc);
     /* What belongs to no CPU, to the slabs; how many objects. Interrupts off. May be NULL. */
     unsigned (*shrink)(struct kmem_cache *c);
+    /* Time has passed; memory is short, and shrink comes next. Interrupts off. May be NULL. */
+    void (*maintain)(struct kmem_cache *c);
+    void (*shortage)(struct kmem_cache *c);
     /* Gives everything back to the slabs; how many objects. */
     unsigned (*drain)(struct kmem_cache *c, struct cache_cpu *cc);
     u64 (*held)(const struct kmem_cache *c); /* objects, all CPUs; relaxed loads, any context */
@@ -339,6 +366,7 @@ struct kmem_cache {
 
     struct cache_node node[MAX_NODES];
     struct barn barn;
+    struct depot depot;
 };
 
 /* The order of the block whose head carries tag. */
@@ -392,6 +420,8 @@ struct heap {
     u32 min_partial, bounded_objects, bounded_bytes;
     u32 sheaf_cap, barn_full, barn_empty;
     bool prefill_barn, barn_partial, barn_swap;
+    bool mag_resize;
+    u64 mag_interval;            /* ms */
     struct rcu_batch *rcu_batch; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot one at first */
     struct cpu_row *cpu_row;     /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
     unsigned cpus;               /* that have rows; 0: only the boot CPU runs */
@@ -422,6 +452,7 @@ struct heap {
     struct stat_line stat_small, stat_large;
     u64 badfree[NR_BADFREE_KINDS]; /* atomic */
     void (*badfree_handler)(const struct badfree_report *);
+    void (*resize_handler)(const struct resize_report *);
 
     struct node_row boot_node_row;
     struct cpu_row boot_cpu_row;
@@ -506,8 +537,9 @@ void slab_ways(struct kmem_cache *c);
 unsigned slab_shrink(struct kmem_cache *c);
 bool slab_validate(struct kmem_cache *c, struct heap_fault *f);
 
-extern const struct front_ops front_bounded; /* front_bounded.c */
-extern const struct front_ops front_sheaf;   /* front_sheaf.c */
+extern const struct front_ops front_bounded;  /* front_bounded.c */
+extern const struct front_ops front_sheaf;    /* front_sheaf.c */
+extern const struct front_ops front_magazine; /* front_magazine.c */
 /* An object that a front end holds must be one of c's, and CACHED. validate.c */
 bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f);
 

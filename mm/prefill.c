@@ -22,7 +22,7 @@ static void count(struct kmem_cache *c, enum cache_counter what, u64 n)
 
 static bool has_sheaves(const struct kmem_cache *c)
 {
-    return (c->mode & MODE_SHEAF) && cache_cpu_mine(c)->limit;
+    return c->front == &front_sheaf && cache_cpu_mine(c)->limit;
 }
 
 static struct sheaf *give_up(struct kmem_cache *c, struct sheaf *s)

@@ -38,7 +38,8 @@ size_t cache_object_size(const struct kmem_cache *c)
 
 unsigned cache_front_capacity(const struct kmem_cache *c)
 {
-    return c->limit;
+    return c->front == &front_magazine ? __atomic_load_n(&c->depot.size, __ATOMIC_RELAXED)
+                                       : c->limit;
 }
 
 const u64 *cache_row(const struct kmem_cache *c, unsigned cpu)
@@ -122,9 +123,10 @@ static void layer_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     u64 each = c->capacity * ((u64)c->size + cache_state_bytes(c));
 
     out[CACHE_in_use_bytes] = out[CACHE_in_use] * c->size;
-    out[CACHE_front_bytes] = (out[CACHE_front_objects] + out[CACHE_barn_objects] +
-                              out[CACHE_prefilled_objects] + out[CACHE_rcu_objects]) *
-                             c->size;
+    out[CACHE_front_bytes] =
+        (out[CACHE_front_objects] + out[CACHE_barn_objects] + out[CACHE_depot_objects] +
+         out[CACHE_prefilled_objects] + out[CACHE_rcu_objects]) *
+        c->size;
     out[CACHE_slab_free_bytes] = out[CACHE_slab_free_objects] * c->size;
     out[CACHE_state_bytes] = objects * cache_state_bytes(c);
     out[CACHE_waste_bytes] = slabs * (cache_slab_bytes(c) - each);
@@ -140,7 +142,8 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     u64 rcu = given > done ? given - done : 0, barn = counter_read(&c->barn.objects);
     u64 left = cache_sum(c, CACHE_alloc_prefilled) + cache_sum(c, CACHE_return_objects);
     u64 got = cache_sum(c, CACHE_prefill_objects), prefilled = got > left ? got - left : 0;
-    u64 held = free + front + barn + prefilled + rcu;
+    u64 depot = counter_read(&c->depot.objects),
+        held = free + front + barn + depot + prefilled + rcu;
 
     out[CACHE_slabs] = slabs;
     out[CACHE_slab_capacity] = capacity;
@@ -152,6 +155,10 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_barn_objects] = barn;
     out[CACHE_barn_full] = __atomic_load_n(&c->barn.fulls, __ATOMIC_RELAXED);
     out[CACHE_barn_empty] = __atomic_load_n(&c->barn.empties, __ATOMIC_RELAXED);
+    out[CACHE_depot_objects] = depot;
+    out[CACHE_depot_full] = __atomic_load_n(&c->depot.full.total, __ATOMIC_RELAXED);
+    out[CACHE_depot_empty] = __atomic_load_n(&c->depot.empty.total, __ATOMIC_RELAXED);
+    out[CACHE_mag_size] = __atomic_load_n(&c->depot.size, __ATOMIC_RELAXED);
     out[CACHE_prefilled_objects] = prefilled;
     out[CACHE_in_use] = capacity > held ? capacity - held : 0;
     layer_gauges(c, out);
@@ -233,7 +240,7 @@ void cache_balance(const struct kmem_cache *c, struct balance *b)
     b->slab_free = g[CACHE_slab_free_objects];
     b->front = g[CACHE_front_objects];
     b->in_use = g[CACHE_in_use];
-    b->barn = g[CACHE_barn_objects];
+    b->barn = g[CACHE_barn_objects] + g[CACHE_depot_objects];
     b->prefilled = g[CACHE_prefilled_objects];
     b->rcu = g[CACHE_rcu_objects];
     b->allocs = calls_sum(c, cache_row_allocs);

@@ -21,7 +21,7 @@
 #include "../../base/string.h"
 
 #define MAX_CACHES     64u
-#define ROW_MAX        64u  /* values in a row of any scope */
+#define ROW_MAX        96u  /* values in a row of any scope */
 #define TIMED_HZ_MAX   4u   /* samples a second inside timed sections */
 #define TOKENS_MIN     96   /* bytes without which a sample is not worth its frame */
 #define BURST_MIN      256u /* a bucket holds a second's worth, or this */

@@ -17,6 +17,7 @@ def results(done):
     'front=none pcp=on pcp.limits=1/1/1/1/1/1',
     'front=none objstate=off lockstat=off stats.slab=off stats.large=off',
     'front=bounded poison=full badfree=panic',
+    'front=magazine mag.interval=5 stats.slab=global poison=free',
     'front=sheaf stats.slab=global poison=free',
     'front=sheaf objstate=side sheaf.cap=3 barn.full=1 barn.empty=0 lockstat=time',
 ])
@@ -85,6 +86,8 @@ def sound_shapes(done, cpus):
     ('host', 1, 'front=none pcp=off objstate=off'),
     ('host', 2, 'front=bounded pcp=on poison=full'),
     ('host', 4, 'front=bounded pcp=on objstate=side overcommit=1'),
+    ('tcg', 2, 'front=magazine'),
+    ('host', 4, 'front=magazine mag.interval=5 objstate=side poison=full overcommit=1'),
     ('tcg', 2, 'front=sheaf'),
     ('host', 2, 'front=sheaf prefill.from=slab poison=full'),
     ('host', 4, 'front=sheaf barn.refill=swap sheaf.cap=5 barn.full=2 overcommit=1'),

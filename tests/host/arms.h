@@ -17,6 +17,8 @@ static const char *const arms[] = {
     "front=none objstate=off poison=free",
     "front=bounded objstate=off poison=full",
     "front=sheaf",
+    "front=magazine",
+    "front=magazine objstate=side poison=full mag.interval=1 stats.slab=global",
     "front=sheaf objstate=side poison=full sheaf.cap=3 barn.full=2 barn.empty=1",
 };
 

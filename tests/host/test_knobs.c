@@ -281,6 +281,9 @@ TEST(contradictory_pairs)
     EXPECT(!contradictory("repeat=1 kbench=1"));
     EXPECT(contradictory("provoke=selfcheck selfcheck=0"));
     EXPECT(contradictory("barn.full=5"));
+    EXPECT(contradictory("mag.resize=off"));
+    EXPECT(contradictory("front=sheaf mag.interval=5"));
+    EXPECT(!contradictory("front=magazine mag.resize=off mag.interval=5s"));
     EXPECT(contradictory("front=bounded prefill.from=slab"));
     EXPECT(!contradictory("front=sheaf barn.full=5 prefill.from=slab sheaf.cap=7"));
     EXPECT(contradictory("tests=malloc,,yield"));

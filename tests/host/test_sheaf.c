@@ -9,6 +9,8 @@ static const char *const fronts[] = {
     "front=bounded",
     "front=bounded objstate=side poison=full",
     "front=bounded bounded.objects=1 stats.slab=global owner=lock",
+    "front=magazine",
+    "front=magazine objstate=side poison=full mag.interval=1",
     "front=sheaf",
     "front=sheaf objstate=side poison=full prefill.from=slab",
     "front=sheaf objstate=off sheaf.cap=1 barn.full=1 barn.empty=0 barn.partial=off",
