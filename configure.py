@@ -481,7 +481,7 @@ def generate(args):
     fuzz = write_fuzz(n)
     model = write_model(n)
     n.comment()
-    n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz)
+    n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz + model)
     n.lines.append('default release host')
     return n.text()
 

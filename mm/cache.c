@@ -444,6 +444,8 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->heap = h;
     c->front = front_chosen(h, c);
     c->mode = cache_modes(h) | (c->front ? c->front->mode : 0);
+    if (c->internal) /* in nobody's books */
+        c->mode &= ~(u32)MODE_STAT_GLOBAL;
     slab_ways(c);
     c->tag_bits = (c->mode ? TAG_MODE : 0) | (c->mode == MODE_SIDE ? TAG_SIDE : 0);
     c->objstate = h->objstate;

@@ -183,6 +183,8 @@ static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])
         bytes = counter_read(&h->stat_small.bytes);
     } else if (h->stats_slab == V_stats_slab_percpu) {
         for (u32 i = 0; i < heap_cache_count(h); i++) {
+            if (h->cache[i]->internal) /* in nobody's books */
+                continue;
             u64 a = calls_sum(h->cache[i], cache_row_allocs);
             u64 f = calls_sum(h->cache[i], cache_row_frees);
 

@@ -551,6 +551,8 @@ static void step(void)
 /* Everything goes back, and all pages are there again. */
 static void halt(void)
 {
+    u64 pools = 0;
+
     while (z.s.count)
         free_block(&z.s.live[z.s.count - 1], (u8)z.s.count);
     shadow_books(&z.s);
@@ -565,7 +567,9 @@ static void halt(void)
     pcp_drain_all(z.h);
     validate();
     MUST(z.constructed == z.destructed);
-    MUST(z.h->buddy[0].pages_free + z.tables == z.pages_at_start);
+    for (u32 i = 0; i < SHEAF_POOLS; i++) /* a CPU keeps its magazine */
+        pools += z.h->sheaf_pool[i].node[0].slabs << z.h->sheaf_pool[i].order;
+    MUST(z.h->buddy[0].pages_free + z.tables + pools == z.pages_at_start);
     machine_off();
 }
 
