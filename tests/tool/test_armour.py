@@ -156,7 +156,7 @@ def in_namespace(lab, *steps):
     return found
 
 
-@pytest.mark.parametrize("kilobytes, where", [(8, "image"), (200, "boots"), (400, "plots")])
+@pytest.mark.parametrize("kilobytes, where", [(8, "image"), (200, "boots"), (600, "plots")])
 def test_a_full_disk(lab, kilobytes, where):
     """Full while the image, a boot, or the report is written: one line, nothing half-written, and with more room
     resume completes the run with the boots that were archived."""

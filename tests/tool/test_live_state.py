@@ -99,13 +99,13 @@ def test_the_barn_says_that_there_is_none_until_a_counter_feeds_it():
     schema = {"id": 900, "name": "barn_full", "unit": "sheaves", "kind": "gauge", "scope": "node",
               "panel": "barn"}
     boot.take(Record("schema", 255, 500, 10**12, schema, 0, 0))
-    assert boot.has_barn
+    assert not boot.has_barn
     start = boot.hello["tsc_hz"]
     for second in range(1, 9):
         row = [3, 0, 0, 900, 3 * second]
         boot.take(Record("sample", 0, second, boot._start + (10 + second) * start, [row], 0, 0))
-    name, _, levels = boot.barn()[0]
-    assert name == "barn_full"
+    assert boot.has_barn
+    levels = next(levels for name, _, levels in boot.barn() if name == "barn_full")
     assert levels[-1] == 21
     assert levels[0] == 0
 

@@ -44,7 +44,7 @@ def test_it_says_what_was_planted(tmp_path):
     assert "run done" in text
     assert re.search(r"CPU 1 +\S.* 70\.0%", text)
     assert re.search(r"cache kmalloc-4096 +█+ +70\.0%", text)
-    assert "no barn in this image" in text
+    assert "no barn in this boot" in text
     assert re.search(r"malloc/64/all-cpus +900\.0 \(2\) +107\.0 \(2\) +8\.41", text)
 
 

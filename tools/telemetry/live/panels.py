@@ -411,7 +411,7 @@ class Barn(Series):
             super().dress(decor)
             return
         self.say("")
-        self.axes.text(0.5, 0.66, "no barn in this image", transform=self.axes.transAxes,
+        self.axes.text(0.5, 0.66, "no barn in this boot", transform=self.axes.transAxes,
                        ha="center", va="center",
                        color=GREY, fontsize=10.5)
         self.text = self.animate(self.axes.text(0.5, 0.3, "", transform=self.axes.transAxes,

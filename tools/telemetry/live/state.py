@@ -146,6 +146,10 @@ class Timeline:
         return times, [None if bucket in self.lost else self.total(key, bucket) / WIDTH
                        for bucket in span]
 
+    def seen(self, key: tuple) -> bool:
+        """Whether this level was ever sent; only a level that is not 0 is."""
+        return key in self._last
+
     def level(self, key: tuple) -> tuple[list[float], list[float | None]]:
         table = self._last.get(key, {})
         times, values, value = [], [], 0.0
@@ -370,7 +374,8 @@ class BootState:
 
     @property
     def has_barn(self) -> bool:
-        return bool(self.roles.by_panel["barn"])
+        """Whether anything was ever in one: an image may have barns, and its boot arguments none."""
+        return any(self.timeline.seen(("barn", counter.name)) for counter in self.roles.by_panel["barn"])
 
     def barn(self) -> list[tuple]:
         return [

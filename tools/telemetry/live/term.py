@@ -117,7 +117,7 @@ def levels(boot, marks: Marks) -> Table:
     for label, _, values in boot.churn():
         _row(table, label, marks.spark(values), units.count(newest(values) or 0))
     if not boot.has_barn:
-        _row(table, "barn", "no barn in this image", "")
+        _row(table, "barn", "no barn in this boot", "")
     for label, _, values in boot.barn():
         _row(table, label, marks.spark(values), units.count(newest(values) or 0))
     return table
