@@ -13,6 +13,12 @@ Deliberately not here: triples, and values between the ends of a range.
 
 import itertools
 
+from telemetry import ROOT, defs
+
+# Knobs that some conflict asks of whether they are named at all: they need a row that leaves them out.
+NAMED = {condition.name for conflict in defs.parse_knobs((ROOT / 'base' / 'knobs.def').read_text()).conflicts
+         for condition in (*conflict.what, *conflict.unless) if condition.value is None}
+
 # What the array does not take from the list, each with its reason.
 LEVELS = {
     'kbench': ('0', '1'),  # more rounds are the same again
@@ -29,6 +35,11 @@ LEVELS = {
 
 
 def levels_of(knob):
+    found = _levels_named(knob)
+    return (None, *found) if knob.name in NAMED and None not in found else found
+
+
+def _levels_named(knob):
     if knob.name in LEVELS:
         return LEVELS[knob.name]
     if knob.type == 'ENUM':
@@ -52,7 +63,11 @@ class Covering:
         in_conflicts = [condition.name for conflict in knobs.conflicts
                         for condition in (*conflict.what, *conflict.unless)]
         self.order = {name: number for number, name in enumerate(self.levels)}
-        self.bound = [name for name in self.levels if name in in_conflicts]
+        self.open = object()
+        self.tables = [tuple([self._table(condition) for condition in side] for side in (conflict.what, conflict.unless))
+                       for conflict in knobs.conflicts]
+        # Who is in most conflicts is settled first, so that a dead end shows early.
+        self.bound = sorted((name for name in self.levels if name in in_conflicts), key=in_conflicts.count, reverse=True)
         self.pairs, self.illegal = set(), set()
         for (a, b) in itertools.combinations(self.levels, 2):
             for pair in itertools.product(((a, x) for x in self.levels[a]), ((b, y) for y in self.levels[b])):
@@ -69,16 +84,43 @@ class Covering:
         return row
 
     def _bound(self, row, left, missing):
+        if self._stuck(row):
+            return None
         if not left:
-            return None if self.knobs.check_conflicts(line(row)) else row
+            return row
         for level in self._by_gain(row, left[0], missing):
             found = self._bound({**row, left[0]: level}, left[1:], missing)
             if found is not None:
                 return found
         return None
 
+    def _stuck(self, row):
+        """Whether a conflict holds all of whose knobs have their levels: nothing that is still open can lift it."""
+        for what, unless in self.tables:
+            if all(met.get(row.get(name, self.open)) for name, met in what) and not (unless and not any(
+                    met.get(row.get(name, self.open)) is False for name, met in unless)):
+                return True
+        return False
+
+    def _table(self, condition):
+        """(knob, {level: whether the condition holds}); a knob of the other machine only has its default, and an open
+        one nothing: it is neither True nor False."""
+        knob = self.knobs[condition.name]
+
+        def holds(level):
+            if condition.value is None:
+                return level is not None
+            return knob.same(knob.default if level is None else level, condition.value) != condition.differs
+
+        if condition.name not in self.levels:
+            return condition.name, {self.open: holds(None)}
+        return condition.name, {level: holds(level) for level in self.levels[condition.name]}
+
     def _by_gain(self, row, name, missing):
         """The levels of name, those first that meet most missing pairs."""
+        if not missing:
+            return self.levels[name]
+
         def gain(level):
             return sum(self.pair(name, level, other, value) in missing for other, value in row.items())
         return sorted(self.levels[name], key=gain, reverse=True)
