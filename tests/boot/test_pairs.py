@@ -50,7 +50,7 @@ def test_the_array_holds_every_pair_and_nothing_contradictory(hosted):
     assert not any(KNOBS.check_conflicts(covering.line(row)) for row in rows)
     assert not any(KNOBS.check_line(covering.line(row), hosted) for row in rows)
     assert {knob.name for knob in KNOBS if knob.where in ('all', 'host' if hosted else 'metal')} == set(rows[0])
-    assert len(illegal) < len(met) / 20  # what is left out is an exception
+    assert len(illegal) < len(met) / 10  # an exception: mostly the knobs of one front end with another's
 
 
 def test_every_value_of_every_enum_is_in_the_array():
