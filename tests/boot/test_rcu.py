@@ -14,7 +14,8 @@ def counter(done, name):
     return found
 
 
-@pytest.mark.parametrize('kind,idle', [('tcg', 'hlt'), ('tcg', 'poll'), ('host', None)])
+# Polling with more CPUs than the host has starves the silent one's neighbours, and now and then nobody tells: long only.
+@pytest.mark.parametrize('kind,idle', [('tcg', 'hlt'), pytest.param('tcg', 'poll', marks=pytest.mark.long), ('host', None)])
 def test_a_silent_cpu_is_named(boot, kind, idle):
     machine = {'kind': 'host', 'variant': 'host'} if kind == 'host' else {}
     done = boot('kbench=1 kbench.ms=20 tests=malloc/64 provoke=silent' + (f' idle={idle}' if idle else ''), cpus=3,
