@@ -14,7 +14,7 @@ def counter(done, name):
     return found
 
 
-# Polling with more CPUs than the host has starves the silent one's neighbours, and now and then nobody tells: long only.
+# The polling case, three CPUs on two, fails now and then for a cause not yet found: long runs only.
 @pytest.mark.parametrize('kind,idle', [('tcg', 'hlt'), pytest.param('tcg', 'poll', marks=pytest.mark.long), ('host', None)])
 def test_a_silent_cpu_is_named(boot, kind, idle):
     machine = {'kind': 'host', 'variant': 'host'} if kind == 'host' else {}

@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distrust, expect, limits, observed, pace, tally, verdict
+from . import calibrate, digest, distrust, expect, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -261,7 +261,7 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     entries = []
     for name, about in tests.items():
         unit = "instructions/op" if kind == "icount" else about["unit"]
-        arms = {arm: {"median": _median(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
+        arms = {arm: {"median": units.middle(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
                         "arms": arms, "pace": None, "versus": {}})
     if kind != "icount" and run.get("pace", "adjust") == "adjust":
@@ -316,7 +316,7 @@ def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: s
         entry["pace"] = {"slope": found.slope, "spread_raw": found.spread[0], "spread": found.spread[1],
                          "yardstick": dict(zip(used, found.yardstick))}
         for arm, figures in zip(used, found.figures):
-            entry["arms"][arm] |= {"raw": entry["arms"][arm]["boots"], "boots": figures, "median": _median(figures)}
+            entry["arms"][arm] |= {"raw": entry["arms"][arm]["boots"], "boots": figures, "median": units.middle(figures)}
 
 
 def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:
@@ -378,11 +378,6 @@ def _override(entries, reference, arm, boots, used, kind) -> None:
             versus.update(verdict="refused", why=f"not judged on {kind}: {reason}", pairs_needed=None)
         elif broken:
             versus.update(verdict="unreliable", why=broken, pairs_needed=None)
-
-
-def _median(values: list[float | None]) -> float | None:
-    values = [value for value in values if value is not None]
-    return median(values) if values else None
 
 
 def _no_nan(value):

@@ -6,6 +6,13 @@ Pure functions; nothing here knows a counter, a test or a machine.
 from __future__ import annotations
 
 import math
+from statistics import median
+
+
+def middle(values) -> float | None:
+    """The median of those values that there are (the rest are None); None if there are none."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def ns(ticks: float, tsc_hz: float) -> float:

@@ -8,7 +8,6 @@ may use `code` and **strong**, nothing else.
 
 from __future__ import annotations
 
-from statistics import median
 
 from .. import units, verdict
 from . import layers, words
@@ -88,17 +87,12 @@ def _pace(results: dict) -> list:
         found = test["pace"]
         table.rows.append([words.test_label(test), f"{found['slope']:.2f}", f"{100 * found['spread_raw']:.1f} %",
                            f"{100 * found['spread']:.1f} %",
-                           *[units.number(_middle(test["arms"][arm]["raw"])) for arm in results["arms"]]])
+                           *[units.number(units.middle(test["arms"][arm]["raw"])) for arm in results["arms"]]])
     return [Paragraph("The machine's pace changes while it runs (somebody else's work on the same core). The kernel times "
                       "a fixed piece of work beside every round, and the times above are those of the run's middle pace: "
                       "each was divided by (yardstick / its middle) to the power of the slope, which is fitted over the "
                       "rounds within boots and knows no arm. Below, how far boots of one arm lie apart, and the medians "
                       "as measured. pace = \"ignore\" in the experiment judges those.", "At one pace"), table]
-
-
-def _middle(values: list) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def _test_table(results: dict, reference: str, arm: str) -> Table:
