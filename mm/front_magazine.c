@@ -72,20 +72,6 @@ static void swap(struct kmem_cache *c, struct cache_cpu *cc)
     count(c, CACHE_mag_swap, 1);
 }
 
-static void *pop(struct cache_cpu *cc)
-{
-    u64 n = cc->count - 1;
-
-    cache_cpu_count(cc, n);
-    return cc->main->object[n];
-}
-
-static void push(struct cache_cpu *cc, void *obj)
-{
-    cc->main->object[cc->count] = obj;
-    cache_cpu_count(cc, cc->count + 1);
-}
-
 /* -- allocation -- */
 
 /* n objects, or what there is: a slab may hold fewer than a magazine. */
@@ -115,7 +101,7 @@ static void *fill(struct kmem_cache *c, struct cache_cpu *cc)
     set_main(cc, NULL, 0); /* nobody's while a reclaim may come */
     got = take(c, m->object, m->capacity);
     set_main(cc, m, got);
-    return got ? pop(cc) : NULL;
+    return got ? main_pop(cc) : NULL;
 }
 
 static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc)
@@ -125,7 +111,7 @@ static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc)
 
     if (cc->spare_count) {
         swap(c, cc);
-        return pop(cc);
+        return main_pop(cc);
     }
     if (cc->spare)
         cc->spare->size = 0;
@@ -133,7 +119,7 @@ static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc)
     if (full) {
         load(cc, full, full->size);
         depot_clean(c);
-        return pop(cc);
+        return main_pop(cc);
     }
     if (cc->main)
         return fill(c, cc);
@@ -191,7 +177,7 @@ static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
 static void magazine_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
     if (make_room(c, cc)) {
-        push(cc, obj);
+        main_push(cc, obj);
         return;
     }
     slab_put(c, &obj, 1);

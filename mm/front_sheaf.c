@@ -165,20 +165,6 @@ static void swap(struct cache_cpu *cc)
     set_spare(cc, main, n);
 }
 
-static void *pop(struct cache_cpu *cc)
-{
-    u64 n = cc->count - 1;
-
-    cache_cpu_count(cc, n);
-    return cc->main->object[n];
-}
-
-static void push(struct cache_cpu *cc, void *obj)
-{
-    cc->main->object[cc->count] = obj;
-    cache_cpu_count(cc, cc->count + 1);
-}
-
 static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
 {
     struct sheaf *full;
@@ -186,13 +172,13 @@ static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
 
     if (cc->spare_count) {
         swap(cc);
-        return pop(cc);
+        return main_pop(cc);
     }
     cc->main->size = 0;
     full = barn_trade_empty(c, cc->main);
     if (full) {
         set_main(cc, full, full->size);
-        return pop(cc);
+        return main_pop(cc);
     }
     /* Into main itself: it stays empty for a reclaim that comes meanwhile, which leaves it alone. */
     got = slab_take(c, cc->main->object, FAULT(refill_half) ? MAX(c->limit / 2, 1u) : c->limit,
@@ -202,7 +188,7 @@ static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
     count(c, CACHE_refill, 1);
     count(c, CACHE_refill_objects, got);
     cache_cpu_count(cc, got);
-    return pop(cc);
+    return main_pop(cc);
 }
 
 /* No empty sheaf is to be had: the coldest half of main goes to the slabs, as an array's would. */
@@ -293,7 +279,7 @@ static void sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
     if (cc->count >= cc->limit)
         make_room(c, cc);
     ASSERT(cc->count < cc->limit);
-    push(cc, obj);
+    main_push(cc, obj);
 }
 
 /* -- the RCU sheaf -- */

@@ -62,6 +62,21 @@ NODISCARD struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s);
 unsigned barn_drain(struct kmem_cache *c);
 bool barn_validate(struct kmem_cache *c, struct heap_fault *f);
 
+/* -- main, the loaded sheaf or magazine: cc's CPU, interrupts off; it has an object, or room -- */
+static inline void *main_pop(struct cache_cpu *cc)
+{
+    u64 n = cc->count - 1;
+
+    cache_cpu_count(cc, n);
+    return cc->main->object[n];
+}
+
+static inline void main_push(struct cache_cpu *cc, void *obj)
+{
+    cc->main->object[cc->count] = obj;
+    cache_cpu_count(cc, cc->count + 1);
+}
+
 /* -- front_sheaf.c; interrupts off -- */
 NODISCARD struct sheaf *sheaf_alloc(struct kmem_cache *c, u32 capacity); /* empty; NULL: shortage */
 void sheaf_free(struct sheaf *s);                                        /* empty */

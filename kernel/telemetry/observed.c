@@ -23,18 +23,6 @@ static const char *const calls[NR_LATENCY_CALLS] = {
 
 static struct latency_hist hist; /* one thread's; too large for a stack */
 
-static void pair_text(struct cbor *c, const char *key, const char *value)
-{
-    cbor_text(c, key);
-    cbor_text(c, value);
-}
-
-static void pair_uint(struct cbor *c, const char *key, u64 value)
-{
-    cbor_text(c, key);
-    cbor_uint(c, value);
-}
-
 static unsigned filled(const u64 *count, unsigned n)
 {
     unsigned found = 0;

@@ -78,18 +78,6 @@ void telemetry_flush(void)
 
 /* -- small helpers: a map's pairs -- */
 
-static void pair_text(struct cbor *c, const char *key, const char *value)
-{
-    cbor_text(c, key);
-    cbor_text(c, value);
-}
-
-static void pair_uint(struct cbor *c, const char *key, u64 value)
-{
-    cbor_text(c, key);
-    cbor_uint(c, value);
-}
-
 static void pair_bool(struct cbor *c, const char *key, bool value)
 {
     cbor_text(c, key);

@@ -126,4 +126,18 @@ static inline u32 ring_tail(const struct ring *r)
     return __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
 }
 
+/* -- a map's pairs -- */
+
+static inline void pair_text(struct cbor *c, const char *key, const char *value)
+{
+    cbor_text(c, key);
+    cbor_text(c, value);
+}
+
+static inline void pair_uint(struct cbor *c, const char *key, u64 value)
+{
+    cbor_text(c, key);
+    cbor_uint(c, value);
+}
+
 #endif

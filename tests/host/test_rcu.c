@@ -69,6 +69,23 @@ struct stand {
     bool early;
 };
 
+/* CPU 0's part: asks while the other one reads, and again when it has stopped. */
+static void write_beside(struct stand *s)
+{
+    while (!__atomic_load_n(&s->reading, __ATOMIC_ACQUIRE))
+        plat_relax();
+    call_rcu(&s->a.head, noted);
+    for (unsigned i = 0; i < 1000; i++)
+        rcu_quiescent();
+    s->early = ran(&s->a);
+    __atomic_store_n(&s->ask_done, 1, __ATOMIC_RELEASE);
+    while (!ran(&s->a)) {
+        rcu_quiescent();
+        plat_relax();
+    }
+    __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+}
+
 static void reader_and_writer(void *arg)
 {
     struct stand *s = arg;
@@ -85,18 +102,7 @@ static void reader_and_writer(void *arg)
         }
         return;
     }
-    while (!__atomic_load_n(&s->reading, __ATOMIC_ACQUIRE))
-        plat_relax();
-    call_rcu(&s->a.head, noted);
-    for (unsigned i = 0; i < 1000; i++)
-        rcu_quiescent();
-    s->early = ran(&s->a);
-    __atomic_store_n(&s->ask_done, 1, __ATOMIC_RELEASE);
-    while (!ran(&s->a)) {
-        rcu_quiescent();
-        plat_relax();
-    }
-    __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+    write_beside(s);
 }
 
 TEST(a_reader_on_another_cpu_is_waited_for)
@@ -202,18 +208,7 @@ static void idle_with_interrupt(void *arg)
         rcu_idle_exit();
         return;
     }
-    while (!__atomic_load_n(&s->reading, __ATOMIC_ACQUIRE))
-        plat_relax();
-    call_rcu(&s->a.head, noted);
-    for (unsigned i = 0; i < 1000; i++)
-        rcu_quiescent();
-    s->early = ran(&s->a);
-    __atomic_store_n(&s->ask_done, 1, __ATOMIC_RELEASE);
-    while (!ran(&s->a)) {
-        rcu_quiescent();
-        plat_relax();
-    }
-    __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+    write_beside(s);
 }
 
 TEST(an_interrupt_on_an_idle_cpu_is_waited_for)
