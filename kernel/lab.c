@@ -125,6 +125,7 @@ static void plant_badfree(void)
 /* -- a CPU that holds up a grace period -- */
 
 static u32 silent_events; /* atomic */
+static u32 silent_begun;  /* atomic: CPU 0 is in its read section */
 
 static void silent_event(unsigned cpu, u64 cycles)
 {
@@ -139,17 +140,21 @@ static void silent_event(unsigned cpu, u64 cycles)
     __atomic_fetch_add(&silent_events, 1, __ATOMIC_RELEASE);
 }
 
-/* provoke=silent: CPU 0 stays in a read section until it is named, while others wait. */
+/* provoke=silent: CPU 0 stays in a read section until it is named, while others wait. They begin
+ * only then: a grace period that ends before the section would leave nobody who waits for CPU 0. */
 static void be_silent(void *arg)
 {
     u64 until = plat_cycles() + plat_cycles_hz() * 20;
 
     (void)arg;
     if (plat_cpu_id() != 0) {
+        while (!__atomic_load_n(&silent_begun, __ATOMIC_ACQUIRE))
+            plat_relax();
         synchronize_rcu();
         return;
     }
     rcu_read_lock();
+    __atomic_store_n(&silent_begun, 1, __ATOMIC_RELEASE);
     while (plat_cycles() < until && !__atomic_load_n(&silent_events, __ATOMIC_ACQUIRE))
         plat_relax();
     rcu_read_unlock();

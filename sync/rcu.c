@@ -38,8 +38,8 @@ static struct {
     /* atomic; written under lock */
     u64 completed;
     u64 began; /* cycles */
+    u64 told;  /* the grace period whose silent CPUs were named last */
 
-    u64 told; /* atomic: the grace period whose silent CPUs were named last */
     void (*silent)(unsigned cpu, u64 cycles); /* atomic */
 } rcu;
 
@@ -164,32 +164,41 @@ static void report(struct rcu_cpu *c)
 
 /* -- silence -- */
 
-static void tell_silent(u64 started, u64 age)
-{
-    void (*tell)(unsigned, u64) = __atomic_load_n(&rcu.silent, __ATOMIC_ACQUIRE);
-    u64 told = __atomic_load_n(&rcu.told, __ATOMIC_RELAXED);
-    u64 holding = __atomic_load_n(&rcu.holding, __ATOMIC_RELAXED);
-
-    if (told == started || !__atomic_compare_exchange_n(&rcu.told, &told, started, false,
-                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return;
-    for (; holding; holding &= holding - 1) {
-        plat_counter_add(&mine()->ctr[CPU_rcu_silent], 1);
-        if (tell)
-            tell((unsigned)__builtin_ctzll(holding), age);
-    }
-}
-
-static void look_for_silence(void)
+/* The age in cycles of a grace period that has run for a second and was not told yet, or 0. */
+static u64 overdue(void)
 {
     u64 began = __atomic_load_n(&rcu.began, __ATOMIC_RELAXED), now;
     u64 started = __atomic_load_n(&rcu_started, __ATOMIC_RELAXED);
 
     if (likely(__atomic_load_n(&rcu.completed, __ATOMIC_RELAXED) == started))
-        return;
+        return 0;
+    if (__atomic_load_n(&rcu.told, __ATOMIC_RELAXED) == started)
+        return 0;
     now = plat_cycles();
-    if (unlikely(now > began && now - began > plat_cycles_hz()))
-        tell_silent(started, now - began);
+    return now > began && now - began > plat_cycles_hz() ? now - began : 0;
+}
+
+/* The look without the lock is a hint: it may see the number of a grace period that is just beginning
+ * and the time of the one before. Believed, the new one would count as told, with nobody named. */
+static void look_for_silence(void)
+{
+    void (*tell)(unsigned, u64) = __atomic_load_n(&rcu.silent, __ATOMIC_ACQUIRE);
+    u64 age, holding = 0;
+
+    if (likely(!overdue()))
+        return;
+    spin_lock(&rcu.lock);
+    age = overdue();
+    if (age) {
+        holding = rcu.holding;
+        __atomic_store_n(&rcu.told, rcu_started, __ATOMIC_RELAXED);
+    }
+    spin_unlock(&rcu.lock);
+    for (; holding; holding &= holding - 1) {
+        plat_counter_add(&mine()->ctr[CPU_rcu_silent], 1);
+        if (tell)
+            tell((unsigned)__builtin_ctzll(holding), age);
+    }
 }
 
 /* -- callbacks; interrupts off -- */
