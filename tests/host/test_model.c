@@ -1,6 +1,7 @@
 /* test_model.c: what the model checker (model.c) is asked: frees that race for one block, frees against
- * drains, shrinks, merges and shortage. Every question is asked twice: of the sources as they are, and,
- * where a guard can be taken out, without it, when some order must be found to fail.
+ * drains, shrinks, merges and shortage, magazines and sheaves that change hands. Every question is
+ * asked twice: of the sources as they are, and, where a guard can be taken out, without it, when
+ * some order must be found to fail.
  *
  * A main of its own: a run is a coroutine, not a thread, so the harness would be in the way. */
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #include "model.h"
-#include "../../mm/objstate_impl.h"
+#include "../../mm/magazine_impl.h"
 
 #define h     model_heap
 #define LIMIT 2000000u
@@ -369,12 +370,148 @@ static void cache_is_gone(void)
     whole();
 }
 
+/* -- magazines and sheaves that change hands. At first CPU 0's two are empty, CPU 1's two are full, and one
+ * more full one lies in the depot or barn, so that the next call of either is a trade. CPU 1 has an object to
+ * free, `block`, and there are more in use. -- */
+
+#define HANDS_MOST 3u /* objects in one */
+
+static u64 hands_in_use;
+
+static void take(void **p, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        CHECK((p[i] = kmem_cache_alloc(cache)) != NULL);
+}
+
+static void give(unsigned cpu, void *const *p, unsigned n)
+{
+    host_cpu_id = cpu;
+    for (unsigned i = 0; i < n; i++)
+        CHECK(kmem_cache_free(cache, p[i]));
+    host_cpu_id = 0;
+}
+
+static void hands_of(unsigned size)
+{
+    const struct cache_cpu *first = cache_cpu(cache, 0), *second = cache_cpu(cache, 1);
+    void *p[5 * HANDS_MOST], *more;
+
+    hands_in_use = 2 * size + 1;
+    take(&block, 1);
+    take(p, 5 * size);
+    for (; first->count; hands_in_use++) /* left of what the slabs gave */
+        take(&more, 1);
+    give(1, p, 2 * size);
+    give(0, p + 2 * size, 3 * size);
+    take(p, 2 * size);
+    CHECK_VALUES(first->count + first->spare_count == 0, first->count, first->spare_count);
+    CHECK_VALUES(second->count == size && second->spare_count == size, second->count,
+                 second->spare_count);
+}
+
+static void hands_cache(unsigned size)
+{
+    const struct kmem_cache_args args = {.name = "hands", .size = 64, .front_capacity = size};
+
+    cache = kmem_cache_create(h, &args);
+    CHECK(cache);
+}
+
+static void magazines_setup(void)
+{
+    hands_cache(1);
+    hands_of(1);
+    CHECK_VALUES(cache->depot.full.total == 1, cache->depot.full.total, 0);
+}
+
+/* They have grown once, so a shortage makes them small again. */
+static void grown_magazines_setup(void)
+{
+    hands_cache(1);
+    cache->depot.contended = 4;
+    depot_interval_end(cache);
+    CHECK_VALUES(depot_size(cache) == 3, depot_size(cache), 0);
+    hands_of(3);
+    CHECK_VALUES(cache->depot.full.total == 1, cache->depot.full.total, 0);
+}
+
+static void sheaves_setup(void)
+{
+    hands_cache(2);
+    hands_of(2);
+    CHECK_VALUES(cache->barn.fulls == 1, cache->barn.fulls, 0);
+}
+
+static void trade_for_full(void)
+{
+    model_run.got[plat_cpu_id()] = kmem_cache_alloc(cache);
+}
+
+static void trade_for_empty(void)
+{
+    model_run.ok[plat_cpu_id()] = kmem_cache_free(cache, block);
+}
+
+static void shrink_hands(void)
+{
+    kmem_cache_shrink(cache);
+}
+
+static void magazines_are_small_again(void)
+{
+    unsigned long flags = plat_irq_save();
+
+    depot_shortage(cache);
+    depot_clean(cache);
+    plat_irq_restore(flags);
+}
+
+/* CPU 0's spare sheaf is empty: what is needed is copied from the barn. */
+static void prefill_and_return(void)
+{
+    struct sheaf *s = kmem_cache_prefill_sheaf(cache, 2);
+
+    MODEL_EXPECT(s && kmem_cache_sheaf_size(s) == 2);
+    model_run.got[plat_cpu_id()] = kmem_cache_alloc_from_sheaf(cache, s);
+    kmem_cache_return_sheaf(cache, s);
+}
+
+static void hands_are_whole(void)
+{
+    u64 taken = 0;
+
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        for (unsigned j = 0; j < i; j++)
+            MODEL_EXPECT(!model_run.got[i] || model_run.got[i] != model_run.got[j]);
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        taken += model_run.got[i] != NULL;
+    MODEL_EXPECT(taken > 0 || model_run.ok[1]);
+    MODEL_EXPECT(winners() <= 1);
+    MODEL_EXPECT(all_badfrees() == 0);
+    MODEL_EXPECT(in_use(cache) == hands_in_use + taken - winners());
+    whole();
+}
+
+static bool is_depot_lock(const volatile void *p)
+{
+    return p == &cache->depot.lock.word;
+}
+
+static bool is_barn_lock(const volatile void *p)
+{
+    return p == &cache->barn.lock.word;
+}
+
 /* -- the list -- */
 
 #define FREES                                                                                      \
     {                                                                                              \
         free_block, free_block                                                                     \
     }
+
+/* An interval that ends while orders are tried would make runs differ. */
+#define MAGAZINES "front=magazine mag.interval=86400000 "
 
 static const struct model models[] = {
     {"two frees of an object, header", "", 2, 20, object_setup, FREES, one_object_freed,
@@ -522,6 +659,69 @@ static const struct model models[] = {
      cache_is_gone,
      MUTANT_NONE,
      NULL},
+    {"magazines change hands",
+     MAGAZINES,
+     2,
+     4,
+     magazines_setup,
+     {trade_for_full, trade_for_empty},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_depot_lock},
+    {"magazines change hands, lock split",
+     MAGAZINES,
+     2,
+     4,
+     magazines_setup,
+     {trade_for_full, trade_for_empty},
+     hands_are_whole,
+     MUTANT_SPLIT,
+     is_depot_lock},
+    {"magazines change hands while the depot is shrunk",
+     MAGAZINES,
+     3,
+     2,
+     magazines_setup,
+     {trade_for_full, trade_for_empty, shrink_hands},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_depot_lock},
+    {"magazines get another size as one comes",
+     MAGAZINES,
+     2,
+     4,
+     grown_magazines_setup,
+     {magazines_are_small_again, trade_for_empty},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_depot_lock},
+    {"the same, and one goes",
+     MAGAZINES,
+     3,
+     2,
+     grown_magazines_setup,
+     {trade_for_full, trade_for_empty, magazines_are_small_again},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_depot_lock},
+    {"sheaves change hands while the barn is shrunk",
+     "front=sheaf",
+     3,
+     2,
+     sheaves_setup,
+     {trade_for_full, trade_for_empty, shrink_hands},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_barn_lock},
+    {"a prefill copies from the barn while a sheaf comes",
+     "front=sheaf",
+     2,
+     4,
+     sheaves_setup,
+     {prefill_and_return, trade_for_empty},
+     hands_are_whole,
+     MUTANT_IGNORE,
+     is_barn_lock},
 };
 
 /* True if it is as it should be. */
