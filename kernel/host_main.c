@@ -185,21 +185,23 @@ static void read_arguments(void)
 void host_entry(struct bootinfo *info)
 {
     enum plat_exit how;
+    unsigned cpus;
 
     started_at = plat_cycles();
     boot = info;
     host_panic_handler_set(send_panic);
-    read_arguments();               /* before anything whose shape a knob decides */
+    read_arguments(); /* before anything whose shape a knob decides */
+    cpus = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
     rcu_init();                     /* whoever frees may defer it from now on */
     host_idle_handler_set(cpu_idle);
     make_heap();               /* one CPU's worth, every front end bypassed */
     provoke_at(PROVOKE_EARLY); /* the CPUs are known, their rows are not made */
-    make_heap_cpus(info->cpus_found);
-    make_lock_rows(info->cpus_found);
-    provoke_at(PROVOKE_EARLY);    /* rows made, only CPU 0 counted */
-    start_cpus(info->cpus_found); /* the count is published */
-    if (!telemetry_init())        /* rings for the CPUs that run */
+    make_heap_cpus(cpus);
+    make_lock_rows(cpus);
+    provoke_at(PROVOKE_EARLY); /* rows made, only CPU 0 counted */
+    start_cpus(cpus);          /* the count is published */
+    if (!telemetry_init())     /* rings for the CPUs that run */
         refuse("too little memory for telemetry", info->memory_bytes, 0);
     klog("Hayloft hosted: %u CPUs, %llu MiB, TSC %llu kHz, args: %s", plat_cpu_count(),
          (unsigned long long)(info->memory_bytes >> 20),

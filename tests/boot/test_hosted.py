@@ -30,6 +30,12 @@ def test_what_means_nothing_here_is_refused(boot):
     assert 'idle' in done.one('hello')['refused'][0][0]
 
 
+def test_maxcpus_leaves_the_rest_alone(boot):
+    done = boot('kbench=1 kbench.ms=20 tests=malloc/64 maxcpus=1', kind='host', variant='host', cpus=2).sound()
+    assert len(done.one('hello')['cpus']) == 1
+    assert all(len(r.body['cpus']) == 1 for r in done.all('bench') if r.body['phase'] == 'result')
+
+
 def test_the_scheduler_is_skipped_and_says_so(boot):
     done = boot('kbench=1 kbench.ms=20 tests=yield/solo,malloc/64/solo', kind='host', variant='host').sound()
     tests = {o.body['name']: o.body for o in done.all('object') if o.body['kind'] == 'test'}
