@@ -234,7 +234,7 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
     if (h->latency_on)
         h->pcp_orders = 0; /* by the short ways: pages_get() and pages_put() time what is left */
-    h->large_plain = h->pcp_orders && !h->matrix_on && h->stats_large == V_stats_large_percpu &&
+    h->large_plain = h->pcp_orders && !h->matrix_on && h->stats_large != V_stats_large_global &&
                      h->poison != V_poison_full;
     return latency_init(h, cpus);
 }

@@ -434,7 +434,7 @@ struct heap {
     size_t side_size;  /* KMALLOC_MAX_SMALL if that mode is objstate=side alone, else 0 */
     size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
                         * the caches have a mode */
-    bool large_plain; /* page caches, stats.large=percpu, no fills: large blocks go the short way */
+    bool large_plain; /* page caches, no shared statistics, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
     char *region;    /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
     u32 region_used; /* bytes of each part; under caches_lock */

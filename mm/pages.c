@@ -174,6 +174,13 @@ static ALWAYS_INLINE void large_count(struct heap *h, bool alloc, u64 bytes, enu
     }
 }
 
+/* heap.large_plain: not by shared lines. Off takes the same way as percpu, or it would be the dearer. */
+static ALWAYS_INLINE void large_count_plain(struct heap *h, bool alloc, u64 bytes)
+{
+    large_count(h, alloc, bytes,
+                h->stats_large == V_stats_large_off ? V_stats_large_off : V_stats_large_percpu);
+}
+
 static unsigned large_order(size_t size)
 {
     u64 pages = (size + PAGE_SIZE - 1) >> PAGE_SHIFT;
@@ -215,7 +222,7 @@ void *large_alloc(struct heap *h, size_t size)
         return large_alloc_slow(h, size, order);
     f->bytes = size;
     frame_tag_store(f, TAG(FRAME_LARGE, order));
-    large_count(h, true, PAGE_SIZE << order, V_stats_large_percpu);
+    large_count_plain(h, true, PAGE_SIZE << order);
     p = frame_address(&h->frames, f);
     plat_poison((char *)p + size, (PAGE_SIZE << order) - size);
     return p;
@@ -276,6 +283,6 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p)
         return large_free_slow(h, f, tag, p);
     if (unlikely(!frame_claim_as(f, &tag, TAG(FRAME_PARKED, order))))
         return badfree(h, BADFREE_free_page, p, tag, NULL);
-    large_count(h, false, PAGE_SIZE << order, V_stats_large_percpu);
+    large_count_plain(h, false, PAGE_SIZE << order);
     return likely(pcp_push(h, f, order)) ? true : pcp_put_full(h, f, order);
 }
