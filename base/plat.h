@@ -49,6 +49,11 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg);
 /* Thread context: lets this CPU rest for about ns (halts on metal). */
 void plat_sleep_ns(u64 ns);
 
+/* Where PLAT_ORDERS_OTHERS is 1: as if every other CPU passed a full memory barrier between what this
+ * CPU did before the call and what it does after it, whether it runs or not. False: it cannot be had.
+ * Takes some microseconds, and a little from the others. Any context. */
+bool plat_order_others(void);
+
 /* Offers bytes to the telemetry port; takes what fits now and returns how many. Never blocks.
  * Callers serialise (telemetry's drain). Any context. */
 size_t plat_sink_write(const void *bytes, size_t n);

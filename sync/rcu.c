@@ -12,6 +12,11 @@
  * being idle. An idle CPU says so once (`awake`) and is not asked any more: it may have no tick.
  * An interrupt that finds its CPU idle wakes it for its own length.
  *
+ * A CPU of the hosted machine is a thread, which the host may keep from running for milliseconds, and
+ * it would hold up everybody's memory for as long; on metal nothing of the kind happens. So there,
+ * whoever waits looks at the CPUs that have not reported for LOOK_US: one that is in no read section
+ * is struck off (docs/RACES.md 2.22).
+ *
  * Nobody waits for a grace period on an allocation path. A grace period that a CPU has held up for
  * a second is told, once, by whoever notices (docs/RACES.md 2.12 to 2.14 has the reasoning).
  *
@@ -24,6 +29,7 @@
 #include "sync.h"
 
 #define RUN_AT_MOST 32u /* callbacks at one quiescent state: a tick has other things to do */
+#define LOOK_US     10u /* age of a grace period at which the CPUs that hold it up are looked at */
 
 struct rcu_cpu rcu_cpus[MAX_CPUS];
 u64 rcu_started; /* written under the lock */
@@ -39,6 +45,7 @@ static struct {
     u64 completed;
     u64 began; /* cycles */
     u64 told;  /* the grace period whose silent CPUs were named last */
+    u32 looks; /* in the current one */
 
     void (*silent)(unsigned cpu, u64 cycles); /* atomic */
 } rcu;
@@ -105,6 +112,7 @@ static bool begin_locked(void)
             holding |= (u64)1 << i;
     __atomic_store_n(&rcu.holding, holding, __ATOMIC_RELAXED);
     __atomic_store_n(&rcu.began, plat_cycles(), __ATOMIC_RELAXED);
+    __atomic_store_n(&rcu.looks, 0, __ATOMIC_RELAXED);
     rcu_cpus[me].seen = rcu_started;
     return holding != 0;
 }
@@ -159,6 +167,46 @@ static void report(struct rcu_cpu *c)
             end_locked();
     }
     c->seen = rcu_started;
+    spin_unlock(&rcu.lock);
+}
+
+/* -- looking at CPUs that do not report, where the platform can order their accesses -- */
+
+/* Each look waits twice as long as the one before: whoever reads for long is not asked all the time. */
+static bool look_is_due(u64 started)
+{
+    u64 began = __atomic_load_n(&rcu.began, __ATOMIC_RELAXED), now;
+    u32 looks = MIN(__atomic_load_n(&rcu.looks, __ATOMIC_RELAXED), 20u);
+
+    if (__atomic_load_n(&rcu.completed, __ATOMIC_RELAXED) == started)
+        return false;
+    now = plat_cycles();
+    return now > began && now - began >= (plat_cycles_hz() / 1000000 * LOOK_US) << looks;
+}
+
+/* Strikes off those that are in no read section: one that they were in when the grace period began is
+ * over, and one that they begin now sees what came before it. This CPU waits for it, and is in a
+ * quiescent state. */
+static void look_at_readers(struct rcu_cpu *c)
+{
+    u64 started = __atomic_load_n(&rcu_started, __ATOMIC_ACQUIRE), left;
+
+    if (!PLAT_ORDERS_OTHERS || !look_is_due(started) || !plat_order_others())
+        return;
+    spin_lock(&rcu.lock);
+    if (rcu_started == started && rcu.completed != started) {
+        __atomic_store_n(&rcu.looks, rcu.looks + 1, __ATOMIC_RELAXED);
+        for (left = rcu.holding; left; left &= left - 1) {
+            unsigned cpu = (unsigned)__builtin_ctzll(left);
+
+            if (__atomic_load_n(&rcu_cpus[cpu].nesting, __ATOMIC_ACQUIRE))
+                continue;
+            __atomic_store_n(&rcu.holding, rcu.holding & ~((u64)1 << cpu), __ATOMIC_RELAXED);
+            plat_counter_add(&c->ctr[CPU_rcu_struck_off], 1);
+        }
+        if (!rcu.holding)
+            end_locked();
+    }
     spin_unlock(&rcu.lock);
 }
 
@@ -229,6 +277,8 @@ static void quiescent_off(struct rcu_cpu *c)
     ASSERT(c->nesting == 0);
     report(c);
     if (c->queued) {
+        if (c->wait.first)
+            look_at_readers(c);
         advance(c);
         run_ready(c, RUN_AT_MOST);
     }

@@ -28,7 +28,7 @@ struct rcu_list {
 
 struct rcu_cpu {
     u32 awake;   /* atomic; 0: idle, which is one long quiescent state */
-    u32 nesting; /* read sections; its CPU, interrupts on it included */
+    u32 nesting; /* atomic; read sections; written by its CPU, interrupts on it included */
 
     /* its CPU, interrupts off */
     u64 seen;              /* the last grace period that it has no more to say about */
@@ -48,17 +48,25 @@ void rcu_init(void);
 
 /* -- readers -- */
 
+/* An interrupt between the load and the store leaves the word as it found it. */
+static ALWAYS_INLINE void rcu_nest(u32 by, int order)
+{
+    u32 *nesting = &rcu_cpus[plat_cpu_id()].nesting;
+
+    __atomic_store_n(nesting, *nesting + by, order);
+}
+
 static ALWAYS_INLINE void rcu_read_lock(void)
 {
     plat_preempt_disable();
-    rcu_cpus[plat_cpu_id()].nesting++;
+    rcu_nest(1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 static ALWAYS_INLINE void rcu_read_unlock(void)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    rcu_cpus[plat_cpu_id()].nesting--;
+    rcu_nest(-1u, __ATOMIC_RELEASE);
     plat_preempt_enable();
 }
 

@@ -15,6 +15,7 @@
  * panic from any thread. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -205,6 +206,8 @@ bool host_cpus_start(unsigned n)
 
     CHECK_VALUES(n >= 1 && n <= MAX_CPUS, n, MAX_CPUS);
     host_crowded = host_overcommitted(n);
+    /* Takes milliseconds once there are threads. Where it fails, plat_order_others() does. */
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
     if (n > 1) {
         core_of_cpu(0, &one);
         pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
@@ -270,6 +273,13 @@ u64 plat_cycles_hz(void)
                                     __ATOMIC_RELAXED))
         return measured;
     return known;
+}
+
+/* A thread that does not run passed its barrier when it stopped, so this waits for nobody whom the host keeps
+ * from running. */
+bool plat_order_others(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 void plat_sleep_ns(u64 ns)

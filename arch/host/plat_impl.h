@@ -22,6 +22,8 @@
 #endif
 #endif
 
+#define PLAT_ORDERS_OTHERS 1 /* by membarrier(2) */
+
 /* Written once by the thread itself. Local to the program: one instruction reads it. */
 extern __thread unsigned host_cpu_id __attribute__((tls_model("local-exec")));
 extern unsigned host_cpu_number; /* published by host_cpus_start() */

@@ -25,6 +25,9 @@
 
 #define X86_FLAGS_IF 0x200ul
 
+/* It would take an interrupt to each CPU, and to wait for its answer. */
+#define PLAT_ORDERS_OTHERS 0
+
 /* Address space 256 is GS to clang: an ordinary load that the compiler may fold into its user.
  * It may also reuse the value up to the next compiler barrier, which is as long as the contract
  * promises it anyway. */

@@ -26,6 +26,12 @@ u64 plat_cycles_hz(void)
     return 1000000000;
 }
 
+/* One thread plays all CPUs; where it stops one, that one holds up its grace period. */
+bool plat_order_others(void)
+{
+    return false;
+}
+
 void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
 {
     unsigned me = host_cpu_id;

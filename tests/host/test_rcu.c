@@ -72,10 +72,12 @@ struct stand {
 /* CPU 0's part: asks while the other one reads, and again when it has stopped. */
 static void write_beside(struct stand *s)
 {
+    u64 long_enough = hz_ms(5);
+
     while (!__atomic_load_n(&s->reading, __ATOMIC_ACQUIRE))
         plat_relax();
     call_rcu(&s->a.head, noted);
-    for (unsigned i = 0; i < 1000; i++)
+    for (u64 until = plat_cycles() + long_enough; plat_cycles() < until;) /* and looks at it */
         rcu_quiescent();
     s->early = ran(&s->a);
     __atomic_store_n(&s->ask_done, 1, __ATOMIC_RELEASE);
@@ -114,6 +116,37 @@ TEST(a_reader_on_another_cpu_is_waited_for)
     EXPECT_FALSE(s.early);
     EXPECT_TRUE(ran(&s.a));
     EXPECT_EQ(s.a.cpu, 0u);
+}
+
+/* CPU 1 does not report, as if the host did not let it run, but it reads nothing. */
+static void stopped_and_writer(void *arg)
+{
+    struct stand *s = arg;
+
+    if (plat_cpu_id() == 0) {
+        write_beside(s);
+        return;
+    }
+    rcu_read_lock();
+    rcu_read_unlock();
+    __atomic_store_n(&s->reading, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
+        plat_relax();
+}
+
+TEST(a_cpu_that_reads_nothing_is_not_waited_for)
+{
+    u64 before = counter_read(&rcu_cpu_row(0)[CPU_rcu_struck_off]);
+    struct stand s = {.stop = 0};
+
+    if (!plat_order_others()) {
+        printf("       this host has no membarrier: not tried\n");
+        return;
+    }
+    host_test_cpus(2);
+    plat_run_on_cpus(3, stopped_and_writer, &s);
+    EXPECT_TRUE(ran(&s.a));
+    EXPECT_GT(counter_read(&rcu_cpu_row(0)[CPU_rcu_struck_off]), before);
 }
 
 /* A callback given while a grace period runs, which began before it, waits for the next one. */
@@ -198,9 +231,11 @@ static void idle_with_interrupt(void *arg)
         idle = rcu_irq_enter();
         EXPECT_TRUE(idle);
         EXPECT_FALSE(rcu_irq_enter());
+        rcu_read_lock();
         __atomic_store_n(&s->reading, 1, __ATOMIC_RELEASE);
         while (!__atomic_load_n(&s->ask_done, __ATOMIC_ACQUIRE))
             plat_relax();
+        rcu_read_unlock();
         if (idle)
             rcu_idle_enter();
         while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
@@ -362,6 +397,7 @@ TEST(a_barrier_waits_for_all_cpus)
 
 static u32 silent_cpus; /* atomic: mask */
 static u32 silent_told; /* atomic */
+static u32 silent_now;  /* atomic: CPU 1 is */
 
 static void on_silence(unsigned cpu, u64 cycles)
 {
@@ -378,10 +414,13 @@ static void be_silent(void *arg)
         u64 until = plat_cycles() + hz_ms(ms);
 
         rcu_read_lock();
+        __atomic_store_n(&silent_now, 1, __ATOMIC_RELEASE);
         while (plat_cycles() < until)
             plat_relax();
         rcu_read_unlock();
     } else {
+        while (!__atomic_load_n(&silent_now, __ATOMIC_ACQUIRE))
+            plat_relax();
         synchronize_rcu();
     }
 }
@@ -392,9 +431,10 @@ TEST(who_is_silent_for_a_second_is_named_once)
 
     host_test_cpus(3);
     rcu_set_silent_handler(on_silence);
-    silent_cpus = silent_told = 0;
+    silent_cpus = silent_told = silent_now = 0;
     plat_run_on_cpus(plat_all_cpus(), be_silent, &ms);
     EXPECT_EQ(silent_told, 0u);
+    silent_now = 0;
     ms = 1500;
     plat_run_on_cpus(plat_all_cpus(), be_silent, &ms);
     EXPECT_EQ(silent_cpus, 2u);
