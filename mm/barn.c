@@ -36,6 +36,11 @@ static void set(u32 *p, u32 v)
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
 
+static void set_partial(struct barn *b, struct sheaf *s)
+{
+    __atomic_store_n(&b->partial, s, __ATOMIC_RELAXED);
+}
+
 static void objects_add(struct barn *b, u64 n)
 {
     __atomic_store_n(&b->objects, b->objects + n, __ATOMIC_RELAXED);
@@ -214,7 +219,7 @@ static void put_source_locked(struct kmem_cache *c, struct barn *b, struct sheaf
         push_empty_locked(b, s);
     } else if (c->heap->barn_partial) {
         ASSERT(!b->partial);
-        b->partial = s;
+        set_partial(b, s);
         objects_add(b, s->size);
     } else {
         push_full_locked(b, s);
@@ -226,7 +231,7 @@ static struct sheaf *pop_partial_locked(struct barn *b)
     struct sheaf *s = b->partial;
 
     if (s) {
-        b->partial = NULL;
+        set_partial(b, NULL);
         objects_add(b, -(u64)s->size);
     }
     return s;

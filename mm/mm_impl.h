@@ -266,8 +266,8 @@ struct cache_node {
 struct barn { /* front=sheaf; barn.c */
     struct spinlock lock;
     struct list full, empty; /* sheaves, by link; under lock, as are the rest */
-    struct sheaf *partial;   /* or NULL */
-    u32 fulls, empties;      /* relaxed reads elsewhere */
+    struct sheaf *partial;   /* or NULL; relaxed reads elsewhere, whether there is one */
+    u32 fulls, empties;      /* the same, how many */
     u64 objects;             /* the same */
 } ALIGNED(CACHE_LINE);
 
@@ -434,7 +434,8 @@ struct heap {
     size_t side_size;  /* KMALLOC_MAX_SMALL if that mode is objstate=side alone, else 0 */
     size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
                         * the caches have a mode */
-    bool large_plain; /* page caches, no shared statistics, no fills: large blocks go the short way */
+    bool
+        large_plain; /* page caches, no shared statistics, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
     char *region;    /* PLAT_CPU_STRIDE bytes a CPU, handed out from the start of each */
     u32 region_used; /* bytes of each part; under caches_lock */

@@ -155,6 +155,7 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_barn_objects] = barn;
     out[CACHE_barn_full] = __atomic_load_n(&c->barn.fulls, __ATOMIC_RELAXED);
     out[CACHE_barn_empty] = __atomic_load_n(&c->barn.empties, __ATOMIC_RELAXED);
+    out[CACHE_barn_partial] = __atomic_load_n(&c->barn.partial, __ATOMIC_RELAXED) != NULL;
     out[CACHE_depot_objects] = depot;
     out[CACHE_depot_full] = __atomic_load_n(&c->depot.full.total, __ATOMIC_RELAXED);
     out[CACHE_depot_empty] = __atomic_load_n(&c->depot.empty.total, __ATOMIC_RELAXED);
@@ -162,6 +163,15 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_prefilled_objects] = prefilled;
     out[CACHE_in_use] = capacity > held ? capacity - held : 0;
     layer_gauges(c, out);
+}
+
+void cache_gauge_limits(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
+{
+    if (c->front != &front_sheaf || !c->limit)
+        return;
+    out[CACHE_barn_full] = c->heap->barn_full;
+    out[CACHE_barn_empty] = c->heap->barn_empty;
+    out[CACHE_barn_partial] = c->heap->barn_partial;
 }
 
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])

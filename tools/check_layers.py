@@ -250,9 +250,9 @@ def check_defs(files):
     """One entry a line and nothing between, so that cpp and a small parser read the same list."""
     entries = {
         'base/counters.def': r'COUNTER\((?:cpu|cache|lock|node|global), \w+, \w+, (?:sum|max|gauge), '
-                             r'(?:contention|hits|barn|churn|footprint|none), ".+"\)'
+                             r'(?:contention|hits|supply|barn|churn|footprint|none), ".+"\)'
                              r'|DERIVED\((?:cpu|cache|lock|node|global), \w+, \w+, '
-                             r'(?:contention|hits|barn|churn|footprint|none), "[\w +-]+", ".+"\)',
+                             r'(?:contention|hits|supply|barn|churn|footprint|none), "[\w +-]+", ".+"\)',
         'base/knobs.def': r'KNOB\(\w+, "[\w.]+", (?:ENUM|UINT|TEXT), \d+, \d+, ".*", (?:all|metal|host), ".+"\)'
                           r'|VALUE\(\w+, \w+, ".+"\)|CONFLICT\("[^"]+", "[^"]*", "[^"]+", "[^"]+"\)',
         'base/lockclass.def': r'LOCKCLASS\(\w+, ".+"\)',

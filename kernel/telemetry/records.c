@@ -236,13 +236,31 @@ static void announce_node(unsigned id)
     sampler_announced(SCOPE_node, id);
 }
 
+/* Of the gauges that have one: their name and limit. */
+static void limits(struct cbor *c, const u64 limit[NR_CACHE_COUNTERS], unsigned n)
+{
+    cbor_text(c, "limits");
+    cbor_map(c, n);
+    for (unsigned id = 0; id < NR_COUNTERS; id++) {
+        const struct counter_desc *d = &counter_descs[id];
+
+        if (d->scope == SCOPE_cache && limit[d->index])
+            pair_uint(c, d->name, limit[d->index]);
+    }
+}
+
 static void announce_cache(unsigned id, const struct kmem_cache *cache)
 {
     struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
+    u64 limit[NR_CACHE_COUNTERS] = {0};
+    unsigned limited = 0;
 
     if (!c)
         return;
-    cbor_map(c, 8);
+    cache_gauge_limits(cache, limit);
+    for (unsigned i = 0; i < NR_CACHE_COUNTERS; i++)
+        limited += limit[i] != 0;
+    cbor_map(c, limited ? 9 : 8);
     pair_text(c, "kind", "cache");
     pair_uint(c, "id", id);
     pair_text(c, "name", cache_name(cache));
@@ -251,6 +269,8 @@ static void announce_cache(unsigned id, const struct kmem_cache *cache)
     pair_uint(c, "slab", cache_slab_bytes(cache));
     pair_uint(c, "objects", cache_slab_objects(cache));
     pair_uint(c, "state", cache_state_bytes(cache));
+    if (limited)
+        limits(c, limit, limited);
     boot_end();
     sampler_announced(SCOPE_cache, id);
 }

@@ -23,6 +23,17 @@ def test_schema_is_the_list(boot):
                                              listed.formula), body['name']
 
 
+def test_caches_with_a_barn_tell_its_limits(boot):
+    """By the gauges' names, so that a reader can draw the one against the other."""
+    def caches(args):
+        done = boot(f'kbench=0 selfcheck=0 {args}', kind='host', variant='host').sound()
+        return [r.body for r in done.all('object') if r.body['kind'] == 'cache']
+
+    told = [cache['limits'] for cache in caches('front=sheaf barn.full=6') if 'limits' in cache]
+    assert told and all(limits == {'barn_full': 6, 'barn_empty': 10, 'barn_partial': 1} for limits in told)
+    assert not any('limits' in cache for cache in caches('front=magazine'))
+
+
 @pytest.mark.parametrize('path', ['release/kernel.elf', 'debug/kernel.elf', 'host/hayloft-host',
                                   'host-asan/hayloft-host', 'host-tsan/hayloft-host'])
 def test_knobs_travel_in_the_image(path):

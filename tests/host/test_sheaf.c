@@ -448,6 +448,7 @@ TEST(prefill_copies_from_partial_then_from_full)
     EXPECT_EQ(gauge(c, CACHE_barn_full), 2u);
     REQUIRE(c->barn.partial != NULL);
     EXPECT_EQ(c->barn.partial->size, 20u);
+    EXPECT_EQ(gauge(c, CACHE_barn_partial), 1u);
     EXPECT_TRUE(heap_good(&t));
     spare_of(c, 2);
     u = kmem_cache_prefill_sheaf(c, 32); /* gap 30: the partial's 20 first, then 10 of a full one */
@@ -461,6 +462,28 @@ TEST(prefill_copies_from_partial_then_from_full)
     EXPECT_EQ(total(c, CACHE_refill_objects), refilled); /* not one from the slabs */
     kmem_cache_return_sheaf(c, s);
     kmem_cache_return_sheaf(c, u);
+    gone(&t, c);
+    heap_delete(&t);
+}
+
+TEST(limits_are_told_of_caches_with_a_barn_only)
+{
+    u64 limit[NR_CACHE_COUNTERS] = {0};
+    struct test_heap t;
+    struct kmem_cache *c;
+
+    REQUIRE(sheaf_heap(&t, "front=sheaf barn.full=7 barn.empty=3", 1, &c));
+    cache_gauge_limits(c, limit);
+    EXPECT_EQ(limit[CACHE_barn_full], 7u);
+    EXPECT_EQ(limit[CACHE_barn_empty], 3u);
+    EXPECT_EQ(limit[CACHE_barn_partial], 1u);
+    gone(&t, c);
+    heap_delete(&t);
+    memset(limit, 0, sizeof(limit));
+    REQUIRE(sheaf_heap(&t, "front=bounded", 1, &c));
+    cache_gauge_limits(c, limit);
+    for (unsigned i = 0; i < NR_CACHE_COUNTERS; i++)
+        EXPECT_EQ(limit[i], 0u);
     gone(&t, c);
     heap_delete(&t);
 }

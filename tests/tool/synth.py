@@ -36,6 +36,7 @@ TYPES = {"hello": 0, "schema": 1, "object": 2, "sample": 3, "bench": 4, "check":
 SCOPES = {"cpu": 0, "cache": 1, "lock": 2, "node": 3, "global": 4}
 CLASSES = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 BOOT = 255
+BARN_LIMIT = 10
 HZ = 2_000_000_000
 ARM_A = "front=none owner=lock stats.slab=global"
 ARM_B = "front=bounded owner=tag stats.slab=percpu"
@@ -72,6 +73,8 @@ class Plan:
     objects_a_slab: int = 64
     start: int = 12_000_000_000
     observed: bool = False  # latency=on matrix=on
+    # caches have barns, and this share of what the front end is brought comes from there
+    stored: float | None = None
 
 
 def plan_for(arm: str, **changes) -> Plan:
@@ -191,6 +194,13 @@ class Machine:
         for name in ("page_alloc", "page_free"):
             self.add("node", 0, cpu, name, slabs)
         self.add("lock", page, cpu, "acquisitions", 2 * slabs)
+        if self.plan.stored is not None:
+            stored = int(slow * self.plan.stored)
+            self.add("cache", index, cpu, "prefill_from_barn", stored)
+            self.add("cache", index, cpu, "refill_objects", slow - stored)
+            full = BARN_LIMIT if not stored else self.random.randint(1, BARN_LIMIT - 1)
+            for name, level in (("full", full), ("empty", BARN_LIMIT - full), ("partial", 1)):
+                self.values[SCOPES["cache"], index, 0, self.ids["cache", f"barn_{name}"]] = level
         if self.plan.observed:  # 4096 bytes for each slab's worth that is kept
             kept = (SCOPES["cache"], index, 0, self.ids["cache", "front_bytes"])
             self.values[kept] = 4096 * (cpu + 1)
@@ -234,9 +244,11 @@ class _Boot:
             out += offer("schema", BOOT, body)
         out += offer("object", BOOT, {"kind": "node", "id": 0, "name": "node0"})
         for number, (name, size) in enumerate(zip(machine.caches, CLASSES)):
+            limits = {"limits": {"barn_full": BARN_LIMIT, "barn_empty": BARN_LIMIT,
+                                 "barn_partial": 1}} if self.plan.stored is not None else {}
             out += offer("object", BOOT, {"kind": "cache", "id": number, "name": name, "size": size,
                                           "capacity": 32, "slab": 4096, "state": 16,
-                                          "objects": max(1, 4096 // (size + 16))})
+                                          "objects": max(1, 4096 // (size + 16)), **limits})
         for number, (cls, owner) in enumerate(machine.locks):
             out += offer("object", BOOT,
                          {"kind": "lock", "id": number, "name": owner, "class": cls})
@@ -483,9 +495,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pace", type=float, default=0)
+    parser.add_argument("--layers", action="store_true", help="barns, latency=on and matrix=on too")
     options = parser.parse_args()
     if options.run:
-        plans = {arm: plan_for(arm, cpus=options.cpus, rounds=options.rounds) for arm in "AB"}
+        layers = {"observed": True} if options.layers else {}
+        plans = {arm: plan_for(arm, cpus=options.cpus, rounds=options.rounds, **layers,
+                               stored=share if options.layers else None)
+                 for arm, share in (("A", 0.0), ("B", 0.9))}
         write_run(options.run, plans, options.pairs, options.pace, options.seed)
     elif options.out:
         options.out.write_bytes(capture(plan_for(options.arm, cpus=options.cpus,

@@ -5,7 +5,7 @@ import re
 import cbor2
 import pytest
 import synth
-from telemetry import analyse, decode, digest, observed, report, shapes
+from telemetry import analyse, decode, digest, levels, observed, report, shapes
 from telemetry.report import layers
 
 
@@ -114,10 +114,29 @@ def test_the_report_says_what_a_cycle_is(results, kind, said):
     assert said in layers._latency(about)[1].text
 
 
+def test_the_barn_in_the_results_and_the_report(tmp_path):
+    """Which arm's list stands at its limit and which one's goes up and down is seen in the curves alone."""
+    plans = {arm: synth.plan_for(arm, stored=share, rounds=4, round_ms=1000) for arm, share in (("A", 0.0), ("B", 0.9))}
+    synth.write_run(tmp_path / "run", plans, pairs=2)
+    found = analyse.analyse_run(tmp_path / "run")
+    curves = {entry["arm"]: entry for entry in found["barn"]}
+    assert {arm: entry["boot"] for arm, entry in curves.items()} == {"A": "01-A", "B": "01-B"}
+    full = {arm: entry["levels"][0] for arm, entry in curves.items()}
+    assert all(level["name"] == "barn_full" and level["limit"] == 10 for level in full.values())
+    assert [value for _, value in full["A"]["points"]] == [0, 10]
+    assert len(full["B"]["points"]) > 10 and max(value for _, value in full["B"]["points"]) < 10
+    assert [name for name, _ in curves["A"]["tests"]] == [test.name for test in plans["A"].tests]
+    report.write_report(tmp_path / "run", found)
+    assert (tmp_path / "run" / "plots" / "barn.png").is_file()
+    assert "plots/barn.png" in (tmp_path / "run" / "report.md").read_text()
+    (tmp_path / "run" / "boots" / "01-A" / "telemetry.bin").unlink()
+    assert levels.curves(tmp_path / "run" / "boots" / "01-A") is None
+
+
 def test_what_is_off_is_not_mentioned(tmp_path):
     synth.write_run(tmp_path / "run", pairs=2)
     found = analyse.analyse_run(tmp_path / "run")
-    assert found["latency"] == found["matrix"] == []
+    assert found["latency"] == found["matrix"] == found["barn"] == []
     report.write_report(tmp_path / "run", found)
     text = (tmp_path / "run" / "report.md").read_text()
     assert "How long calls took" not in text and "Who freed" not in text

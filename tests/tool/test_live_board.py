@@ -1,5 +1,7 @@
 """The picture itself: drawn in parts it must look as if drawn whole, and no name may break it."""
 
+import itertools
+
 import numpy
 import pytest
 import synth
@@ -8,7 +10,8 @@ from telemetry.live.board import Board, snapshot
 from telemetry.live.feed import RunFeed
 from telemetry.live.state import RunState
 
-PANELS = ("header", "contention-cpu", "contention-lock", "hits", "barn", "churn", "medians", "over")
+PANELS = ("header", "contention-cpu", "contention-lock", "hits", "churn", "medians", "over")
+LAYERS = ("barn", "footprint", "latency", "matrix")
 
 
 class Screen:
@@ -52,9 +55,23 @@ def test_drawn_in_parts_it_looks_as_drawn_whole(tmp_path):
     assert numpy.array_equal(screen.pixels(), whole.pixels())
 
 
-def test_panels_do_not_overlap_and_fill_the_picture():
+SUBSETS = [subset for size in range(len(LAYERS) + 1)
+           for subset in itertools.combinations(LAYERS, size)]
+
+
+def provided(*names) -> RunState:
+    state = RunState()
+    state.provided = set(names)
+    return state
+
+
+@pytest.mark.parametrize("layers", SUBSETS, ids=lambda names: "+".join(names) or "none")
+def test_panels_do_not_overlap_and_fill_the_picture(layers):
     owner = numpy.zeros((720, 1280), dtype=int)
-    for panel in Board().rectangles():
+    board = Board()
+    board.refresh(provided(*layers))
+    assert {panel.name for panel in board.panels} == {*PANELS, *layers}
+    for panel in board.rectangles():
         x, y, w, h = panel["x"], panel["y"], panel["width"], panel["height"]
         assert x >= 0 and y >= 0 and x + w <= 1280 and y + h <= 720
         owner[y : y + h, x : x + w] += 1
@@ -65,10 +82,10 @@ def test_panels_do_not_overlap_and_fill_the_picture():
 def test_no_panel_writes_outside_itself(tmp_path):
     """Each panel alone on an empty canvas leaves the others' rectangles white, but for rounding at
     the edges."""
-    feed = RunFeed(run_of(tmp_path))
+    feed = RunFeed(run_of(tmp_path, **layered()))
     while not feed.ended:
         feed.poll()
-    for number in range(len(PANELS)):
+    for number in range(len(PANELS) + len(LAYERS)):
         screen = Screen()
         screen.board.refresh(feed.state)
         screen.canvas.buffer_rgba()
@@ -79,12 +96,36 @@ def test_no_panel_writes_outside_itself(tmp_path):
         top, left = max(0, box["y"] - 1), max(0, box["x"] - 1)
         pixels[top : box["y"] + box["height"] + 1, left : box["x"] + box["width"] + 1] = 255
         written = (pixels < 250) & (alpha > 0)
-        assert not written.any(), f"{PANELS[number]} writes outside its rectangle"
+        assert not written.any(), f"{box['name']} writes outside its rectangle"
+
+
+def layered(**changes) -> dict:
+    """Plans with something for every panel."""
+    return {arm: synth.plan_for(arm, observed=True, stored=share, **{"rounds": 2, **changes})
+            for arm, share in (("A", 0.0), ("B", 0.9))}
+
+
+def test_panels_join_when_there_is_something_for_them_and_stay(tmp_path):
+    plans = layered()
+    plans["B"] = synth.plan_for("B", rounds=2)
+    order = synth.begin_run(tmp_path / "run", plans, 1)["order"]
+    feed, screen = RunFeed(tmp_path / "run"), Screen()
+    screen.show(feed.state)
+    assert {panel.name for panel in screen.board.panels} == set(PANELS)
+    for entry in order:
+        synth.run_boot(tmp_path / "run", entry, plans[entry["arm"]])
+        feed.poll()
+        screen.show(feed.state)
+        assert feed.state.current.arm == entry["arm"]
+        assert {panel.name for panel in screen.board.panels} == {*PANELS, *LAYERS}
+    whole = Screen()
+    whole.show(feed.state)
+    assert numpy.array_equal(screen.pixels(), whole.pixels()), "the old places left something"
 
 
 @pytest.mark.parametrize("cpus", [1, 3, 8, 64])
 def test_any_number_of_cpus(tmp_path, cpus):
-    plans = {arm: synth.plan_for(arm, cpus=cpus, rounds=1) for arm in "AB"}
+    plans = layered(cpus=cpus, rounds=1)
     feed = RunFeed(run_of(tmp_path, **plans))
     while not feed.ended:
         feed.poll()

@@ -82,7 +82,9 @@ def play(run: Path, started, *words) -> subprocess.Popen:
 
 @pytest.mark.skipif(not (CHROMIUM and DRIVER),
                     reason="chromium and chromium-driver are not installed")
-def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started):
+@pytest.mark.parametrize("words, joining", [
+    ((), set()), (("--layers",), {"barn", "footprint", "latency", "matrix"})], ids=["few", "all"])
+def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started, words, joining):
     run = tmp_path / "run"
     view = live.start_view(run, "web")
     started.append(view)
@@ -91,17 +93,19 @@ def test_every_panel_moves_with_the_feed_and_only_with_it(tmp_path, started):
         assert browser.title() == "Hayloft live: waiting"
         assert browser.script("return [innerWidth, innerHeight]") == [WIDTH, HEIGHT]
         assert browser.script("return document.documentElement.scrollHeight") <= HEIGHT
-        panels = about(view)["panels"]
-        names = {panel["name"] for panel in panels}
-        assert names == {"header", "contention-cpu", "contention-lock", "hits", "barn", "churn",
-                         "medians", "over"}
+        few = {panel["name"] for panel in about(view)["panels"]}
+        assert few == {"header", "contention-cpu", "contention-lock", "hits", "churn", "medians",
+                       "over"}
         wait_for(lambda: pixels_of(browser.screenshot()).std() > 5)
         waiting = browser.screenshot()
 
-        writer = play(run, started, "--pairs", "50", "--rounds", "5")
+        writer = play(run, started, "--pairs", "50", "--rounds", "5", *words)
         assert wait_for(lambda: about(view)["boots"] >= 3), about(view)
+        panels = about(view)["panels"]
+        names = {panel["name"] for panel in panels}
+        assert names == few | joining
         first = browser.screenshot()
-        assert differing(waiting, first, panels) == names
+        assert wait_for(lambda: differing(waiting, browser.screenshot(), panels) == names)
         moved = wait_for(lambda: differing(first, browser.screenshot(), panels) == names, pause=1.5)
         assert moved, f"these never moved: {names - differing(first, browser.screenshot(), panels)}"
 

@@ -105,9 +105,68 @@ def test_the_barn_says_that_there_is_none_until_a_counter_feeds_it():
         row = [3, 0, 0, 900, 3 * second]
         boot.take(Record("sample", 0, second, boot._start + (10 + second) * start, [row], 0, 0))
     assert boot.has_barn
-    levels = next(levels for name, _, levels in boot.barn() if name == "barn_full")
+    place, lines = boot.barn_of()
+    assert place == "node 0"
+    levels = next(line.values for line in lines if line.label == "barn_full")
     assert levels[-1] == 21
     assert levels[0] == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_the_barn_is_the_busiest_caches_with_its_limits(share):
+    boot = boot_of(synth.capture(synth.plan_for("A", **LONG, stored=share)))
+    assert boot.provides() == {"barn"}
+    cache, lines = boot.barn_of()
+    assert cache == "kmalloc-4096", "the last test's"
+    assert {line.label: line.limit for line in lines} == {"barn_full": 10, "barn_empty": 10,
+                                                          "barn_partial": 1}
+    full = known(lines[0].values)
+    assert set(full[-len(full) // 4 :]) == {10} if not share else len(set(full)) > 3
+    assert max(known(boot.supply(1)[1])) == pytest.approx(share, abs=0.001)
+    boot.take(Record("bench", 255, 10**6, 10**12, {"phase": "begin", "test": 0, "round": 0}, 0, 0))
+    assert boot.barn_of()[0] == cache, "until another is exchanged with"
+
+
+def test_what_is_brought_in_whole_sheaves_counts_by_their_size():
+    boot = boot_of(synth.capture(synth.plan_for("A", rounds=1, stored=0.0)))
+    ids = {counter.name: counter.id for counter in boot.roles.by_panel["supply"]}
+    start = boot._start + 20 * boot.hz
+    index = next(id for id, cache in boot.caches.items() if cache.name == "kmalloc-4096")
+    slabs = boot._values[ids["refill_objects"], index, 0][1]
+    rows = [1, index, 0, ids["barn_get"], 3, ids["refill_objects"], slabs + 32]
+    for second in (0, 1):  # a bucket is told of when the next has begun
+        boot.take(Record("sample", 0, 10**6, start + second * boot.hz, [rows], 0, 0))
+    assert known(boot.supply(0)[1])[-1] == pytest.approx(3 * 32 / (3 * 32 + 32))
+
+
+def test_a_level_that_stays_is_still_known_when_its_sample_has_left_the_window():
+    boot = boot_of(synth.capture(synth.plan_for("A", rounds=1, observed=True)))
+    held = {name: boot._totals["footprint", name] for role, name in boot._totals}
+    counter = next(c for c in boot.roles.by_panel["contention"] if c.role == "taken")
+    for n in range(1000, 1000 + 2 * WINDOW):
+        time = boot._start + int(n * WIDTH * boot.hz)
+        boot.take(Record("sample", 0, n, time, [[2, 3, 0, counter.id, 1000 * n]], 0, 0))
+    assert held["front_bytes"] > 0
+    assert {line.label: line.values[0] for line in boot.footprint() if any(line.values)} == held
+
+
+def test_rounds_of_a_test_add_up_whatever_comes_between():
+    plan = synth.plan_for("A", observed=True, rounds=3, noise=0.0)
+    boot = boot_of(synth.capture(plan))
+    total = int(plan.round_ms * 1e6 / plan.tests[-1].ns)
+    assert boot.crossed == (3 * 2 * (total // 4), 3 * 2 * total)
+    assert boot.matrix.keys() == {(made, freed) for made in (0, 1) for freed in (0, 1)}
+    found = boot.latency["front", "alloc"]
+    assert found.counts[24] == 3 * (total // 10 * 90 // 100)
+    assert found.most == 5000
+    assert boot.provides() == {"footprint", "latency", "matrix"}
+    latest = dict(boot.matrix)
+    matrix = {"test": 0, "round": 9, "cpu": 0, "from": [[0, 7]]}
+    before = 3 * int(plan.round_ms * 1e6 / plan.tests[0].ns)
+    boot.take(Record("matrix", 255, 10**6, 10**12, matrix, 0, 0))
+    assert boot.matrix == {(0, 0): before + 7}
+    boot.take(Record("matrix", 255, 10**6, 10**12, {**matrix, "test": 3}, 0, 0))
+    assert boot.matrix == {**latest, (0, 0): latest[0, 0] + 7}
 
 
 def test_panels_come_from_the_schema_and_not_from_names():

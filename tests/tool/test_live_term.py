@@ -126,10 +126,20 @@ def test_layers_times_and_crossings_are_shown():
     assert set(boot.latency) == {("front", "alloc"), ("front", "free")}
     away, frees = boot.crossed  # the last test runs on both CPUs: a quarter is freed by the other
     assert frees and abs(away / frees - 0.25) < 0.001
-    held = {label: values[-1] for label, _, values in boot.footprint()}
+    held = {line.label: line.values[-1] for line in boot.footprint()}
     assert held["front_bytes"] == 2 * 4096 * 2, "of two size classes, the newest value of each"
     screen = console()
     screen.print(term.memory(boot, term.Marks(screen)), term.times(boot))
     text = said(screen)
     assert "front_bytes" in text and "16 KiB" in text
     assert "front" in text and "5,000" in text and "elsewhere" in text and "25 %" in text
+
+
+def test_barns_are_shown_with_their_limits(tmp_path):
+    screen = console()
+    term.show(RunFeed(run_of(tmp_path, stored=0.9)), linger=0, console=screen)
+    text = said(screen).rpartition("A synthetic run")[2]
+    assert re.search(r"CPU 1 +\S.* 90\.0%$", text, re.M), text
+    assert re.search(r"^kmalloc-4096 *$", text, re.M)
+    assert re.search(r"barn_full .* \d of 10$", text, re.M)
+    assert "no barn" not in text

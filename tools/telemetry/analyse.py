@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distrust, expect, limits, observed, pace, tally, units, verdict
+from . import calibrate, digest, distrust, expect, levels, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -74,6 +74,7 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "overhead": [],
         "latency": [],
         "matrix": [],
+        "barn": [],
         "expectations": [],
     }
     schema = _schema(boots)
@@ -83,7 +84,9 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
     ]
     for point in points:
         here = [boot for boot in boots if boot["about"].get("point", {}) == point]
-        _judge_point(results, point, here, run, kind, rules, calibration, schema)
+        used = _judge_point(results, point, here, run, kind, rules, calibration, schema)
+        if not results["barn"]:  # of the first point that has one
+            results["barn"] = levels.barn(run_dir, used, point, schema)
     results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
     results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
     return _no_nan(results)
@@ -288,6 +291,7 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     results["overhead"] += observed.overhead(digests, point)
     results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
     results["matrix"] += observed.matrix(digests, point)
+    return used
 
 
 def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:

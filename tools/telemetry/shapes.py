@@ -121,7 +121,7 @@ _BODIES = {
     "object": (
         {"kind": one_of("cache", "lock", "node", "test"), "id": unsigned, "name": text},
         {"size": unsigned, "capacity": unsigned, "slab": unsigned,
-         "objects": unsigned, "state": unsigned, "class": text, "unit": text, "shape": text,
+         "objects": unsigned, "state": unsigned, "limits": mapping(unsigned), "class": text, "unit": text, "shape": text,
          "cpus": unsigned,
          "skip": text},
     ),

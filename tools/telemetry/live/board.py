@@ -1,4 +1,8 @@
-"""The picture: a header and seven panels on one Matplotlib figure, redrawn in parts.
+"""The picture: a header and six to ten panels on one Matplotlib figure, redrawn in parts.
+
+Six panels are always there. Those of the allocator's layers (layer_panels.py) join them in a row
+that grows, once a boot of the run has told something for them (RunState.provided); with more than
+two of them the results get a row of their own.
 
 A whole draw of such a figure takes about a third of a second, which a watched machine would feel.
 So the board draws only the panels that changed, and each of these draws mostly what moves on it
@@ -10,13 +14,22 @@ from __future__ import annotations
 import matplotlib
 from matplotlib.figure import Figure
 
-from .panels import (COLOURS, Barn, Churn, Contention, Hits, Locks, Medians, Over, Panel,
-                     arm_colour, shorten)
+from .layer_panels import Barn, Footprint, Latency, Matrix
+from .panels import (COLOURS, Churn, Contention, Hits, Locks, Medians, Over, Panel, arm_colour,
+                     shorten)
 from .state import RunState
 
 SIZE = (12.8, 7.2)  # inches at 100 dots
 DPI = 100
 HEADER = 0.075  # of the height
+PLAIN = (0.047, 0.064, 0.012, 0.052)  # margins: left, bottom, right, top
+# of each panel: its kind, how wide it is beside its neighbours, its margins
+ALWAYS = ((Contention, 1.0, PLAIN), (Locks, 1.3, (0.1, 0.064, 0.02, 0.052)), (Hits, 1.0, PLAIN),
+          (Churn, 0.9, PLAIN))
+LAYERS = ((Barn, 0.9, (0.033, *PLAIN[1:])), (Footprint, 1.0, PLAIN),
+          (Latency, 1.1, (0.075, 0.064, 0.024, 0.052)), (Matrix, 0.7, (0.04, *PLAIN[1:])))
+RESULTS = ((Medians, 1.35, (0.118, 0.064, 0.024, 0.052)), (Over, 0.85, (0.014, *PLAIN[1:])))
+LAYERS_BESIDE = 2  # as many share a row with the results
 
 STYLE = {
     "font.size": 8.5, "axes.titlesize": 10, "axes.titleweight": "bold",
@@ -74,26 +87,44 @@ class Board:
     def __init__(self):
         matplotlib.rcParams.update(STYLE)
         self.figure = Figure(figsize=SIZE, dpi=DPI)
-        top, half = 1 - HEADER, (1 - HEADER) / 2
-        third = 1 / 3
-        plain = (0.05, 0.07, 0.012, 0.055)
-        self.panels = [
-            Header(self.figure, (0, top, 1, HEADER), (0.012, 0.005, 0.012, 0.012)),
-            Contention(self.figure, (0, half, third, half), plain),
-            Locks(self.figure, (third, half, third, half), (0.1, 0.07, 0.012, 0.055)),
-            Hits(self.figure, (2 * third, half, third, half), plain),
-            Barn(self.figure, (0, 0, 0.21, half), (0.033, 0.07, 0.012, 0.055)),
-            Churn(self.figure, (0.21, 0, 0.25, half), (0.043, 0.07, 0.012, 0.055)),
-            Medians(self.figure, (0.46, 0, 0.34, half), (0.118, 0.07, 0.015, 0.055)),
-            Over(self.figure, (0.80, 0, 0.20, half), (0.012, 0.07, 0.015, 0.055)),
-        ]
+        self.header = Header(self.figure, (0, 1 - HEADER, 1, HEADER), (0.012, 0.005, 0.012, 0.012))
+        self.made: dict[str, Panel] = {}
+        self.panels: list[Panel] = []
+        self._shown: set[str] = set()
+        self._moved = False  # since the last draw
+        self._arrange(set())
+
+    def _arrange(self, provided: set[str]) -> None:
+        """Places the panels in rows of equal height, edge to edge."""
+        layers = [entry for entry in LAYERS if entry[0].name in provided]
+        rows = [ALWAYS, (*layers, *RESULTS)] if len(layers) <= LAYERS_BESIDE else \
+            [ALWAYS, layers, RESULTS]
+        self.panels = [self.header]
+        height = (1 - HEADER) / len(rows)
+        for number, row in enumerate(rows):
+            x, whole = 0.0, sum(width for _, width, _ in row)
+            for kind, width, margins in row:
+                place = (x, 1 - HEADER - (number + 1) * height, width / whole, height)
+                panel = self.made.get(kind.name) or kind(self.figure, place, margins)
+                panel.place(place)
+                self.made[kind.name] = panel
+                self.panels.append(panel)
+                x += width / whole
+        self._shown = set(provided)
+        self._moved = True
+        self.forget()
 
     def refresh(self, state: RunState) -> list[Panel]:
         """The panels that must be drawn anew."""
+        if state.provided != self._shown:
+            self._arrange(state.provided)
         return [panel for panel in self.panels if panel.refresh(state)]
 
     def draw(self, canvas, panels) -> None:
         renderer = canvas.get_renderer()
+        if self._moved:
+            renderer.clear()
+            self._moved = False
         for panel in panels:
             panel.draw(canvas, renderer)
 

@@ -74,14 +74,19 @@ class Panel:
     def __init__(self, figure: Figure, rectangle: tuple[float, float, float, float], margins):
         """rectangle: left, bottom, width, height of the whole panel; margins: what labels need
         inside it."""
-        self.figure, self.rectangle = figure, rectangle
-        x, y, w, h = rectangle
-        left, bottom, right, top = margins
-        self.axes = figure.add_axes((x + left, y + bottom, w - left - right, h - bottom - top))
+        self.figure, self.margins = figure, margins
+        self.axes = figure.add_axes((0, 0, 1, 1), label=self.name)
+        self.place(rectangle)
         self.moving: list = []
         self._decor = self._content = None
         self._picture = None
         self._drawn: tuple | None = None
+
+    def place(self, rectangle: tuple[float, float, float, float]) -> None:
+        """Moves the panel; whoever does calls forget() too."""
+        self.rectangle = x, y, w, h = rectangle
+        left, bottom, right, top = self.margins
+        self.axes.set_position((x + left, y + bottom, w - left - right, h - bottom - top))
 
     def gather(self, state: RunState) -> tuple:
         raise NotImplementedError
@@ -169,13 +174,17 @@ class Panel:
 
 
 class CpuLines(Panel):
-    """A line a CPU, between 0 and 1."""
+    """A line a CPU, between 0 and 1, and maybe a dotted one of something else."""
 
     empty = ""
     top = None  # None: by what is seen
+    means = dotted = ""  # what the lines are; what the dotted ones are
 
-    def lines_of(self, boot) -> dict:
+    def lines_of(self, boot, cpu) -> tuple:
         raise NotImplementedError
+
+    def dotted_of(self, boot, cpu) -> tuple:
+        return [], []
 
     def gather(self, state):
         boot = state.current
@@ -184,96 +193,80 @@ class CpuLines(Panel):
         lines = {cpu: line for cpu in sorted(boot.cpus) if (line := self.lines_of(boot, cpu))[0]}
         if not lines:
             return ("empty",), ()
-        most = max((v for _, values in lines.values() for v in values if v is not None), default=0)
+        dots = {cpu: line for cpu in lines if (line := self.dotted_of(boot, cpu))[0]}
+        most = max((v for _, values in (*lines.values(), *dots.values()) for v in values
+                    if v is not None), default=0)
         top = self.top or step_up(max(most, 0.01))
-        decor = ("lines", tuple(lines), min(1.0, top), window(boot))
-        content = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in lines.items())
-        return decor, (content, self.lost_spans(boot), round(boot.now, 1))
+        decor = ("lines", tuple(lines), min(1.0, top), window(boot), bool(dots))
+        contents = (tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in found.items())
+                    for found in (lines, dots))
+        return decor, (*contents, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
         if decor[0] != "lines":
             self.say("waiting for the first boot" if decor[0] == "wait" else self.empty)
             return
         self.now_line()
-        _, cpus, top, limits = decor
-        self.lines = {}
+        _, cpus, top, limits, dotted = decor
+        self.lines, self.dots = {}, {}
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         many = matplotlib.colormaps["viridis"]
         for place, cpu in enumerate(cpus):
             paint = colour(cpu) if len(cpus) <= LEGEND_CPUS else many(0.9 * place / len(cpus))
             line, = self.axes.plot([], [], color=paint, marker="o", markersize=2.2)
-            self.lines[cpu] = self.animate(line)
+            dots, = self.axes.plot([], [], color=paint, linestyle=":", linewidth=1.4)
+            self.lines[cpu], self.dots[cpu] = self.animate(line), self.animate(dots)
         if len(cpus) <= LEGEND_CPUS:
             self.name_lines()
+        self.axes.set_ylabel(f"{self.means}; dotted: {self.dotted}" if dotted else self.means,
+                             fontsize=7.5)
         self.percent_axis(top)
         self.time_axis(limits)
 
     def name_lines(self):
-        """Beside the title, so with many CPUs by their numbers only."""
-        few = len(self.lines) <= 3
-        names = [f"CPU {cpu}" if few else str(cpu) for cpu in self.lines]
-        tight = {} if few else {"handlelength": 0.7, "columnspacing": 0.4}
-        self.axes.legend(self.lines.values(), names, loc="lower right",
+        """Beside the title, which says that they are CPUs, by their numbers."""
+        tight = {} if len(self.lines) <= 4 else {"handlelength": 0.7, "columnspacing": 0.4}
+        self.axes.legend(self.lines.values(), map(str, self.lines), loc="lower right",
                          bbox_to_anchor=(1.02, 0.985),
-                         borderaxespad=0, ncols=len(names), handletextpad=0.4, **tight)
+                         borderaxespad=0, ncols=len(self.lines), handletextpad=0.4, **tight)
 
     def fill(self, content):
         if not content:
             return
-        lines, spans, now = content
+        lines, dots, spans, now = content
         self.now.set_xdata([now, now])
         self.spans.set_verts([[(x, -1), (x, 2), (x + w, 2), (x + w, -1)] for x, w in spans])
-        for cpu, x, y in lines:
-            self.lines[cpu].set_data(x, nan(y))
+        for artists, found in ((self.lines, lines), (self.dots, dots)):
+            for cpu, x, y in found:
+                artists[cpu].set_data(x, nan(y))
 
 
 class Contention(CpuLines):
     name, title = "contention-cpu", "Contention by CPU"
     empty = "no lock was taken yet\n(or lockstat=off)"
-
-    def gather(self, state):
-        decor, content = super().gather(state)
-        if decor[0] != "lines":
-            return decor, content
-        boot = state.current
-        waits = {cpu: line for cpu in decor[1] if (line := boot.waiting(cpu))[0]}
-        waits = tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in waits.items())
-        longest = max((v for _, _, values in waits for v in values if v is not None), default=0)
-        kind, cpus, top, limits = decor
-        top = max(top, min(1.0, step_up(max(longest, 0.01))))
-        return (kind, cpus, top, limits, bool(waits)), (*content, waits)
+    means, dotted = "contended", "waiting"
 
     def lines_of(self, boot, cpu):
         return boot.contention(cpu)
 
-    def dress(self, decor):
-        super().dress(decor[:4])
-        if decor[0] != "lines":
-            return
-        self.axes.set_ylabel("contended; dotted: waiting" if decor[4] else "contended")
-        self.waits = {}
-        for cpu, line in self.lines.items():
-            dotted, = self.axes.plot([], [], color=line.get_color(), linestyle=":", linewidth=1.4)
-            self.waits[cpu] = self.animate(dotted)
-
-    def fill(self, content):
-        super().fill(content[:3])
-        for cpu, x, y in content[3] if content else ():
-            self.waits[cpu].set_data(x, nan(y))
+    def dotted_of(self, boot, cpu):
+        return boot.waiting(cpu)
 
 
 class Hits(CpuLines):
+    """Where there is a barn or a depot, also how much of what the front end was brought came from
+    it and not from slabs."""
+
     name, title = "hits", "Hit rate by CPU"
     empty = "no allocation was made yet"
     top = 1.0
+    means, dotted = "front end", "barn, depot"
 
     def lines_of(self, boot, cpu):
         return boot.hits(cpu)
 
-    def dress(self, decor):
-        super().dress(decor)
-        if decor[0] == "lines":
-            self.axes.set_ylabel("served by the front end")
+    def dotted_of(self, boot, cpu):
+        return boot.supply(cpu)
 
 
 class Locks(Panel):
@@ -320,6 +313,7 @@ class Locks(Panel):
         self.axes.set_yticks(list(places), labels)
         self.axes.set_ylim(max(4, len(labels)) - 0.4, -0.6)
         self.axes.set_xlim(0, 1.0)
+        self.axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         self.axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         self.axes.grid(False, axis="y")
         self.axes.set_xlabel(f"contended since {since} began", labelpad=2)
@@ -366,9 +360,9 @@ class Series(Panel):
         self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
                                                   linewidth=max(1.0, 3.4 - 0.6 * place))[0])
                       for place, label in enumerate(labels)]
-        legend = self.axes.legend(loc="upper left", borderaxespad=0.2, labelspacing=0.25,
-                                  handletextpad=0.4)
-        self.animate(legend)  # above the grey of what was lost, hence drawn with the lines
+        self.legend = self.axes.legend(loc="upper left", borderaxespad=0.2, labelspacing=0.25,
+                                       handletextpad=0.4)
+        self.animate(self.legend)  # above the grey of what was lost, hence drawn with the lines
         self.axes.set_ylim(0, top * 1.65)  # room for the legend above the lines
         self.axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value)))
         self.time_axis(limits)
@@ -389,43 +383,6 @@ class Churn(Series):
 
     def series(self, boot):
         return boot.churn()
-
-
-class Barn(Series):
-    """While no counter feeds it, it says so, and gives the room to what the boot has sent so
-    far."""
-
-    name, title = "barn", "Barn"
-
-    def gather(self, state):
-        boot = state.current
-        if boot is None or boot.has_barn:
-            return super().gather(state)
-        return ("none",), (boot.id, boot.records, f"{boot.now:.1f}", boot.lost, boot.damaged)
-
-    def series(self, boot):
-        return boot.barn()
-
-    def dress(self, decor):
-        if decor[0] != "none":
-            super().dress(decor)
-            return
-        self.say("")
-        self.axes.text(0.5, 0.66, "no barn in this boot", transform=self.axes.transAxes,
-                       ha="center", va="center",
-                       color=GREY, fontsize=10.5)
-        self.text = self.animate(self.axes.text(0.5, 0.3, "", transform=self.axes.transAxes,
-                                                ha="center",
-                                                va="center", color=GREY, fontsize=9,
-                                                linespacing=1.6))
-
-    def fill(self, content):
-        if not content or len(content) != 5:
-            super().fill(content)
-            return
-        name, records, now, lost, damaged = content
-        self.text.set_text(f"boot {name}, {now} s\n{records:,} records came\n"
-                           f"{lost:,} lost, {damaged:,} damaged")
 
 
 class Over(Panel):

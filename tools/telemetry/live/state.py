@@ -1,38 +1,29 @@
 """What the live panels show, kept from records as they come; no drawing here.
 
-Which counter feeds which panel is the schema's `panel` column. A panel needs to know what its
-counters mean to one another; these rules say it, so that no counter is named here:
+What a counter means to its panel stands in timeline.py, by rules, so that none is named here.
 
-  contention  (lock scope) the first counter in ops counts acquisitions, the second the contended
-              ones; the first in cycles the time waited
-  hits        a counter whose name ends in _fast or _hit counts what the front end served; the
-              others what it did not
-  barn        each counter is a line of its own: how much of it there is
-  churn       each counter is a line of its own: how much of it a second
-  footprint   each gauge is a line of its own: how much of it there is, over all instances
-
-Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds, the last values of the
-counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results a test; per run one figure a
-test and boot. What was lost is a gap in every line: buckets between the record before a loss and
-the one after it have no value. Time is the kernel's, so that nothing moves while nothing comes.
+Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds (levels: FINE times as
+many), the last values of the counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results
+a test; per run one figure a test and boot. What was lost is a gap in every line: buckets between the
+record before a loss and the one after it have no value. Time is the kernel's, so that nothing moves
+while nothing comes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..decode import Fault, Record, Text
 from ..rounds import boot_figure
 from ..shapes import BOOT_STREAM, SCOPES
+from .timeline import FINE, WIDTH, WINDOW, Roles, Timeline
 
-WIDTH = 0.5  # seconds a bucket
-WINDOW = 240  # buckets kept
 KEYS_MOST = 100_000
 ROUNDS_MOST = 101
 TESTS_MOST = 1000
 LEVELS_MOST = 64
-PANELS = ("contention", "hits", "barn", "churn", "footprint")
 LOST = ("gap", "damage", "shape", "incomplete", "foreign", "repeat")
 
 
@@ -41,123 +32,6 @@ def typed(values: dict, key: str, kind: type):
     read so."""
     value = values.get(key)
     return value if isinstance(value, kind) else kind()
-
-
-@dataclass
-class Counter:
-    id: int
-    name: str
-    unit: str
-    kind: str
-    scope: str
-    role: str
-
-
-class Roles:
-    """Gives each counter that feeds a panel its part in it."""
-
-    def __init__(self):
-        self.counters: dict[int, Counter] = {}
-        self.by_panel: dict[str, list[Counter]] = {panel: [] for panel in PANELS}
-
-    def add(self, body: dict) -> None:
-        panel = body.get("panel")
-        if panel not in self.by_panel or body["kind"] == "derived" or body["id"] in self.counters:
-            return
-        counter = Counter(body["id"], body["name"], body["unit"], body["kind"], body["scope"], "")
-        counter.role = self._role(panel, counter)
-        if counter.role:
-            self.counters[counter.id] = counter
-            self.by_panel[panel].append(counter)
-
-    def _role(self, panel: str, counter: Counter) -> str:
-        if panel == "contention":
-            taken = {other.role for other in self.by_panel[panel]}
-            roles = ("taken", "contended") if counter.unit == "ops" else ("waited",)
-            return next((role for role in roles if role not in taken), "")
-        if panel == "hits":
-            return "hit" if counter.name.endswith(("_fast", "_hit")) else "miss"
-        return panel
-
-
-class Timeline:
-    """Sums and last values in buckets of time, the newest WINDOW of them."""
-
-    def __init__(self):
-        self.latest = 0  # the bucket that still fills
-        self.lost: set[int] = set()
-        self._sums: dict[tuple, dict[int, float]] = {}
-        self._last: dict[tuple, dict[int, float]] = {}
-
-    def _advance(self, seconds: float) -> int:
-        bucket = max(0, int(seconds / WIDTH))
-        if bucket > self.latest:
-            self.latest = bucket
-            oldest = bucket - WINDOW
-            for table in (*self._sums.values(), *self._last.values()):
-                for old in [number for number in table if number < oldest]:
-                    del table[old]
-            self.lost = {number for number in self.lost if number >= oldest}
-        return bucket
-
-    def add(self, key: tuple, seconds: float, amount: float) -> None:
-        bucket = self._advance(seconds)
-        table = self._sums.setdefault(key, {})
-        table[bucket] = table.get(bucket, 0) + amount
-
-    def set(self, key: tuple, seconds: float, value: float) -> None:
-        self._last.setdefault(key, {})[self._advance(seconds)] = value
-
-    def lose(self, start: float, end: float) -> None:
-        last = self._advance(end)
-        first = max(int(start / WIDTH), last - WINDOW)
-        self.lost.update(range(max(0, first), last + 1))
-
-    def span(self) -> range:
-        """The buckets that are complete."""
-        return range(max(0, self.latest - WINDOW + 1), self.latest)
-
-    def keys(self, *head) -> list[tuple]:
-        size = len(head)
-        return sorted(key for key in {*self._sums, *self._last} if key[:size] == head)
-
-    def total(self, key: tuple, bucket: int) -> float:
-        return self._sums.get(key, {}).get(bucket, 0)
-
-    def share(self, part: tuple, whole: tuple) -> tuple[list[float], list[float | None]]:
-        """Times and part/whole; None where nothing happened or something was lost."""
-        values = []
-        for bucket in self.span():
-            base = self.total(whole, bucket)
-            known = base > 0 and bucket not in self.lost
-            values.append(min(1.0, self.total(part, bucket) / base) if known else None)
-        return self.times(values)
-
-    def times(self, values: list) -> tuple[list[float], list[float | None]]:
-        """Values of the whole span with their times; nothing at all if there is no value among
-        them."""
-        if all(value is None for value in values):
-            return [], []
-        return [(bucket + 0.5) * WIDTH for bucket in self.span()], values
-
-    def rate(self, key: tuple) -> tuple[list[float], list[float | None]]:
-        span = self.span()
-        times = [(bucket + 0.5) * WIDTH for bucket in span]
-        return times, [None if bucket in self.lost else self.total(key, bucket) / WIDTH
-                       for bucket in span]
-
-    def seen(self, key: tuple) -> bool:
-        """Whether this level was ever sent; only a level that is not 0 is."""
-        return key in self._last
-
-    def level(self, key: tuple) -> tuple[list[float], list[float | None]]:
-        table = self._last.get(key, {})
-        times, values, value = [], [], 0.0
-        for bucket in self.span():
-            value = table.get(bucket, value)
-            times.append((bucket + 0.5) * WIDTH)
-            values.append(None if bucket in self.lost else value)
-        return times, values
 
 
 @dataclass
@@ -181,6 +55,35 @@ class Lock:
     waited: float = 0
 
 
+@dataclass
+class Cache:
+    name: str
+    capacity: int = 0  # objects in its front end
+    limits: dict[str, int] = field(default_factory=dict)  # of gauges that have one
+
+
+@dataclass
+class Histogram:
+    """How long the calls of one level and direction took, over the rounds of a test."""
+
+    counts: dict[int, int] = field(default_factory=dict)  # by bucket (docs/PROTOCOL.md)
+    most: int = 0
+
+    @property
+    def samples(self) -> int:
+        return sum(self.counts.values())
+
+
+class Level(NamedTuple):
+    """A gauge over time."""
+
+    label: str
+    times: list[float]
+    values: list[float | None]
+    unit: str = ""
+    limit: int | None = None
+
+
 class BootState:
     """One boot, as far as it has come."""
 
@@ -193,6 +96,7 @@ class BootState:
         self.timeline = Timeline()
         self.tests: dict[int, Test] = {}
         self.locks: dict[int, Lock] = {}
+        self.caches: dict[int, Cache] = {}
         self.cpus: set[int] = set()
         self.timed = False
         self.test = ""
@@ -203,11 +107,14 @@ class BootState:
         self.window = ""  # the test since whose beginning the lock panel counts, and when that was
         self.window_began = 0.0
         self._start: int | None = None
-        self.latency: dict[tuple[str, str], dict] = {}  # (level, call) of the newest round that sent any
-        self.crossed: tuple[int, int] = (0, 0)  # frees of another CPU's objects, and all, of that round
-        self._observed_round: tuple | None = None
+        # of the newest test that sent any: by (level, call), and frees by (allocating, freeing CPU)
+        self.latency: dict[tuple[str, str], Histogram] = {}
+        self.matrix: dict[tuple[int, int], int] = {}
+        self._observed: dict[int, tuple[dict, dict]] = {}  # the two by test: rounds of tests take turns
         self._values: dict[tuple, tuple[int, int]] = {}
-        self._totals: dict[int, int] = {}  # of each gauge, over its instances
+        self._totals: dict[tuple, int] = {}  # of each gauge's line, over its instances
+        self._exchanged: dict[tuple, float] = {}  # (scope, instance): with its barn, in this test
+        self._barn: tuple | None = None  # the (scope, instance) that the barn's lines are of
         self._lost_since: float | None = None
 
     def take(self, item: Record | Fault | Text) -> None:
@@ -248,6 +155,9 @@ class BootState:
         if body["kind"] == "test" and len(self.tests) < TESTS_MOST:
             test = Test(body["name"], body.get("unit", ""), body.get("skip", ""))
             self.tests.setdefault(body["id"], test)
+        elif body["kind"] == "cache" and len(self.caches) < KEYS_MOST:
+            cache = Cache(body["name"], body.get("capacity", 0), body.get("limits", {}))
+            self.caches[body["id"]] = cache
         elif body["kind"] == "lock" and len(self.locks) < KEYS_MOST:
             label = body.get("class", "lock")
             if body["name"] and body["name"] != label:
@@ -276,26 +186,31 @@ class BootState:
     def _new_test(self, name: str) -> None:
         self.test = self.window = name
         self.window_began = self.now
+        self._exchanged.clear()
         for lock in self.locks.values():
             lock.before += lock.taken
             lock.taken = lock.contended = lock.waited = 0
 
     def _observe(self, body: dict) -> None:
-        """The tables are of one round: another one's begin anew."""
-        if self._observed_round != (body["test"], body["round"]):
-            self._observed_round = body["test"], body["round"]
-            self.latency, self.crossed = {}, (0, 0)
+        """Goes on with the tables of this test."""
+        if body["test"] in self._observed or len(self._observed) < TESTS_MOST:
+            self.latency, self.matrix = self._observed.setdefault(body["test"], ({}, {}))
 
     def _take_latency(self, record: Record) -> None:
-        self._observe(record.body)
-        if len(self.latency) < LEVELS_MOST:
-            self.latency[record.body["level"], record.body["call"]] = record.body
+        body = record.body
+        self._observe(body)
+        key = body["level"], body["call"]
+        if key in self.latency or len(self.latency) < LEVELS_MOST:
+            found = self.latency.setdefault(key, Histogram())
+            found.most = max(found.most, body["max"])
+            for bucket, count in body["buckets"]:
+                found.counts[bucket] = found.counts.get(bucket, 0) + count
 
     def _take_matrix(self, record: Record) -> None:
         self._observe(record.body)
-        pairs = record.body["from"]
-        away = sum(count for cpu, count in pairs if cpu != record.body["cpu"])
-        self.crossed = self.crossed[0] + away, self.crossed[1] + sum(count for _, count in pairs)
+        for made_on, count in record.body["from"]:
+            key = made_on, record.body["cpu"]
+            self.matrix[key] = self.matrix.get(key, 0) + count
 
     def _take_lost(self, record: Record) -> None:
         body = record.body
@@ -328,16 +243,23 @@ class BootState:
         if record.time < before_time or (before_time < 0 and len(self._values) >= KEYS_MOST):
             return
         self._values[key] = (record.time, value)
+        place = counter.scope, instance
         if counter.kind == "gauge":
-            total = self._totals.get(counter.id, 0) + value - before
-            self._totals[counter.id] = total
-            self.timeline.set((counter.role, counter.name), seconds, total)
+            line = (counter.role, counter.name, *(place if counter.role == "barn" else ()))
+            self._totals[line] = self._totals.get(line, 0) + value - before
+            self.timeline.set(line, seconds, self._totals[line])
             return
         amount = max(0, value - before)
-        if counter.role in ("barn", "churn"):
+        if counter.role in ("barn", "stored", "slabs"):
+            self._exchanged[place] = self._exchanged.get(place, 0) + amount
+        if counter.role == "churn":
             self.timeline.add((counter.role, counter.name), seconds, amount)
+        if counter.role in ("barn", "churn"):
             return
         self.cpus.add(cpu)
+        if counter.role in ("stored", "slabs") and counter.unit != "objects":
+            cache = self.caches.get(instance) if counter.scope == "cache" else None
+            amount *= cache.capacity if cache else 1
         self.timeline.add((counter.role, cpu), seconds, amount)
         lock = self.locks.get(instance) if counter.scope == "lock" else None
         if lock:
@@ -358,11 +280,19 @@ class BootState:
 
     def hits(self, cpu: int):
         """(times, share of operations that the front end served)."""
+        return self._part(cpu, "hit", "miss")
+
+    def supply(self, cpu: int):
+        """(times, share of the objects brought to the front end that came from the barn or depot),
+        or none where there is no such thing."""
+        return self._part(cpu, "stored", "slabs") if self.has_barn else ([], [])
+
+    def _part(self, cpu: int, role: str, other: str):
         values = []
         for bucket in self.timeline.span():
-            hit, miss = (self.timeline.total((role, cpu), bucket) for role in ("hit", "miss"))
-            known = hit + miss > 0 and bucket not in self.timeline.lost
-            values.append(hit / (hit + miss) if known else None)
+            part, rest = (self.timeline.total((name, cpu), bucket) for name in (role, other))
+            known = part + rest > 0 and bucket not in self.timeline.lost
+            values.append(part / (part + rest) if known else None)
         return self.timeline.times(values)
 
     def churn(self) -> list[tuple]:
@@ -372,20 +302,56 @@ class BootState:
             for counter in self.roles.by_panel["churn"]
         ]
 
+    def provides(self) -> set[str]:
+        """Those panels that need not be there, for which this boot has something."""
+        has = {"barn": self.has_barn, "latency": self.latency, "matrix": self.matrix,
+               "footprint": self.timeline.keys("footprint")}
+        return {name for name, found in has.items() if found}
+
     @property
     def has_barn(self) -> bool:
-        """Whether anything was ever in one: an image may have barns, and its boot arguments none."""
-        return any(self.timeline.seen(("barn", counter.name)) for counter in self.roles.by_panel["barn"])
+        """Whether anything was ever in one, or could be: an image may have barns, and its boot
+        arguments none."""
+        return self._barn is not None or bool(self._barns())
 
-    def barn(self) -> list[tuple]:
-        return [
-            (counter.name, *self.timeline.level(("barn", counter.name)))
-            for counter in self.roles.by_panel["barn"] if counter.kind == "gauge"
-        ]
+    def _barns(self) -> dict[tuple, None]:
+        """(scope, instance) of what has a barn or depot."""
+        gauges = {counter.name for counter in self.roles.by_panel["barn"]
+                  if counter.kind == "gauge"}
+        found = {key[2:]: None for key in self.timeline.keys("barn") if len(key) > 2}
+        limited = {("cache", id): None for id, cache in self.caches.items()
+                   if gauges & cache.limits.keys()}
+        return {**found, **limited}
 
-    def footprint(self) -> list[tuple]:
-        return [(counter.name, *self.timeline.level(("footprint", counter.name)))
+    def barn_of(self) -> tuple[str, list[Level]]:
+        """The cache that was exchanged with most, and the levels of its barn or depot."""
+        barns = self._barns()
+        if not barns:
+            return "", []
+        busiest = max(barns, key=lambda place: self._exchanged.get(place, 0))
+        if self._barn is None or self._exchanged.get(busiest):
+            self._barn = busiest
+        scope, instance = self._barn
+        cache = self.caches.get(instance) if scope == "cache" else None
+        cache = cache or Cache(f"{scope} {instance}")
+        levels = []
+        for counter in self.roles.by_panel["barn"]:
+            key = ("barn", counter.name, *self._barn)
+            limit = cache.limits.get(counter.name)
+            if counter.kind == "gauge" and (limit is not None or self.timeline.seen(key)):
+                levels.append(Level(counter.name, *self.timeline.level(key), counter.unit, limit))
+        return cache.name, levels
+
+    def footprint(self) -> list[Level]:
+        return [Level(counter.name, *self.timeline.level(("footprint", counter.name)), counter.unit)
                 for counter in self.roles.by_panel["footprint"] if counter.kind == "gauge"]
+
+    @property
+    def crossed(self) -> tuple[int, int]:
+        """Frees of another CPU's objects, and all, as far as the matrix goes."""
+        away = sum(count for (made_on, freed_on), count in self.matrix.items()
+                   if made_on != freed_on)
+        return away, sum(self.matrix.values())
 
     def busiest_locks(self, most: int) -> list[Lock]:
         """Those with most contention since the test began, then the most used in the boot."""
@@ -433,6 +399,7 @@ class RunState:
         self.units: dict[str, str] = {}
         self.current: BootState | None = None  # the boot that sent records last
         self.coming = ""  # the boot that was started and has sent none yet
+        self.provided: set[str] = set()  # by any boot so far (BootState.provides)
 
     def describe(self, run: dict) -> None:
         """Takes run.json as far as it goes: the view must show something of any run folder."""
@@ -470,6 +437,7 @@ class RunState:
     def update(self, boot: BootState) -> None:
         """After records were taken: the boot's figures so far."""
         self.current, self.coming = boot, ""
+        self.provided |= boot.provides()
         summary = self.boots[boot.id]
         summary.figures = boot.figures()
         for test in boot.tests.values():
@@ -516,4 +484,5 @@ class RunState:
                 if arm != self.reference and values[-1] > 0}
 
 
-__all__ = ["BOOT_STREAM", "BootState", "BootSummary", "Lock", "RunState", "Test", "Timeline"]
+__all__ = ["BOOT_STREAM", "FINE", "WIDTH", "WINDOW", "BootState", "BootSummary", "Lock", "RunState",
+           "Test", "Timeline"]

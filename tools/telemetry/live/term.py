@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import observed, units
+from .state import FINE
 
 TIMED_PAUSE = 1.0
 PAUSE = 0.35
@@ -26,6 +27,7 @@ ASCII_SPARKS = "_.-=+*%#"
 SPARK_MOST = 36
 TESTS = 10
 LOCKS = 6
+BARN_TITLE = "from barn"  # and not from slabs: of the objects that the front end was brought
 
 
 class Marks:
@@ -39,15 +41,16 @@ class Marks:
         self.none = "-" if self.plain else "–"
         self.width = max(4, min(SPARK_MOST, (console.width - 26) // 2))  # two of them on a line
 
-    def spark(self, values, top: float | None = None) -> str:
+    def spark(self, values, top: float | None = None, narrower: int = 0) -> str:
         """The newest values as a line of marks; blanks where something was lost or nothing
-        happened."""
-        values = list(values)[-self.width :]
+        happened. narrower: by so many marks than usual."""
+        width = max(1, self.width - narrower)
+        values = list(values)[-width:]
         most = top or max((value for value in values if value is not None), default=0) or 1
         last = len(self.sparks) - 1
         marks = (" " if value is None else self.sparks[min(last, int(value / most * last + 0.5))]
                  for value in values)
-        return "".join(marks).rjust(self.width)
+        return "".join(marks).rjust(width)
 
     def bar(self, share: float, width: int = 20) -> str:
         return (self.full * round(min(1.0, max(0.0, share)) * width)).ljust(width)
@@ -92,13 +95,17 @@ def header(state) -> Text:
 
 
 def cpus(boot, marks: Marks) -> Table:
-    table = _grid("left", "left", "right", "left", "right")
-    _row(table, "", "contended", "", "front-end hits", "", style="bold")
+    table = _grid("left", "left", "right", "left", "right", "right")
+    supplied = {cpu: line for cpu in sorted(boot.cpus) if (line := boot.supply(cpu)[1])}
+    _row(table, "", "contended", "", "front-end hits", "", *([BARN_TITLE] if supplied else []),
+         style="bold")
     for cpu in sorted(boot.cpus)[:16]:
         contended, hits = boot.contention(cpu)[1], boot.hits(cpu)[1]
-        _row(table, f"CPU {cpu}", marks.spark(contended, 1.0),
-                      percent(newest(contended), marks), marks.spark(hits, 1.0),
-                      percent(newest(hits), marks))
+        barn = [percent(newest(supplied.get(cpu, [])), marks)] if supplied else []
+        narrower = len(BARN_TITLE) // 2 + 1 if supplied else 0
+        _row(table, f"CPU {cpu}", marks.spark(contended, 1.0, narrower),
+             percent(newest(contended), marks), marks.spark(hits, 1.0, narrower),
+             percent(newest(hits), marks), *barn)
     return table
 
 
@@ -118,8 +125,13 @@ def levels(boot, marks: Marks) -> Table:
         _row(table, label, marks.spark(values), units.count(newest(values) or 0))
     if not boot.has_barn:
         _row(table, "barn", "no barn in this boot", "")
-    for label, _, values in boot.barn():
-        _row(table, label, marks.spark(values), units.count(newest(values) or 0))
+    cache, lines = boot.barn_of()
+    if lines:
+        _row(table, cache, "", "", style="bold")
+    for line in lines:
+        of = "" if line.limit is None else f" of {units.count(line.limit)}"
+        _row(table, line.label, marks.spark(line.values[FINE - 1 :: FINE], line.limit),
+             units.count(newest(line.values) or 0) + of)
     return table
 
 
@@ -127,7 +139,8 @@ def memory(boot, marks: Marks) -> Table:
     """Bytes in each layer, most first."""
     table = _grid("left", "left", "right")
     _row(table, "held", "", "", style="bold")
-    lines = [(newest(values) or 0, label, values) for label, _, values in boot.footprint()]
+    lines = [(newest(line.values) or 0, line.label, line.values[FINE - 1 :: FINE])
+             for line in boot.footprint()]
     for held, label, values in sorted(lines, key=lambda line: (-line[0], line[1])):
         if held or any(values):
             _row(table, label, marks.spark(values), units.bytes_(held))
@@ -135,14 +148,14 @@ def memory(boot, marks: Marks) -> Table:
 
 
 def times(boot) -> Table:
-    """What the newest round with latency=on or matrix=on told."""
+    """What the newest test with latency=on or matrix=on told."""
     table = _grid("left", "left", "right", "right", "right")
     if boot.latency:
         _row(table, "cycles", "", "p50", "p99", "max", style="bold")
-    for (level, call), body in boot.latency.items():
-        counts = dict(map(tuple, body["buckets"]))
-        cells = [units.number(observed.percentile(counts, share, body["max"])) for share in (0.5, 0.99)]
-        _row(table, level, call, *cells, units.count(body["max"]))
+    for (level, call), found in boot.latency.items():
+        cells = [units.number(observed.percentile(found.counts, share, found.most))
+                 for share in (0.5, 0.99)]
+        _row(table, level, call, *cells, units.count(found.most))
     away, frees = boot.crossed
     if frees:
         _row(table, "freed", "elsewhere", units.share(away / frees), "of", units.count(frees))

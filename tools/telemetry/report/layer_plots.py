@@ -3,6 +3,7 @@
   footprint.png  bytes by layer, stacked, one bar an arm: where is memory stranded?
   latency.png    median to 99.9th percentile of each level's calls, by arm: where is the tail?
   matrix.png     frees by allocating and freeing CPU: who frees whose objects?
+  barn.png       sheaves in the barn while one boot of each arm ran: does a list stand at its limit?
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ LAYER_COLOURS = ("#33658a", "#d1603d", "#2e8b6f", "#a05195", "#c29d0b", "#6b7075
 LATENCY_ROWS = 36
 LATENCY_SAMPLES = 100  # fewer in every arm: no picture of it
 MATRICES = 12
+BARN_TESTS = 8  # where rounds of tests take turns there is no room for their names
 
 
 def draw_all(results: dict, folder: Path) -> list[Figure]:
     with matplotlib.rc_context(plots.STYLE):
-        found = [draw(results, folder) for draw in (footprint, latency, matrix)]
+        found = [draw(results, folder) for draw in (footprint, latency, matrix, barn)]
     return [figure for figure in found if figure is not None]
 
 
@@ -49,7 +51,10 @@ def footprint(results: dict, folder: Path) -> Figure | None:
         ax.annotate(units.bytes_(end * 1024), (end, row), xytext=(4, 0), textcoords="offset points", va="center",
                     fontsize=8.5, color=plots.SOFT)
     ax.set_xlim(0, max(ends) * 1.12)
-    ax.set_xlabel("KiB held at rest")
+    step = 2.0 ** math.ceil(math.log2(max(ends) / 6))
+    ax.set_xticks([step * tick for tick in range(1 + int(max(ends) * 1.12 / step))])
+    ax.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: units.bytes_(value * 1024)))
+    ax.set_xlabel("held at rest")
     apart = words.arms_apart(results["arms"])
     plots._rows_down(ax, [f"{arm}  {apart[arm]}" + (f"  {words.point_text(point)}" if point else "")
                           for arm, point in places])
@@ -105,12 +110,14 @@ def matrix(results: dict, folder: Path) -> Figure | None:
     if not shown:
         return None
     cpus = 1 + max(cpu for entry, arm in shown for cell in entry["arms"][arm]["cells"] for cpu in cell[:2])
+    most = max(cell[2] / (sum(c[2] for c in entry["arms"][arm]["cells"]) or 1)
+               for entry, arm in shown for cell in entry["arms"][arm]["cells"])
     columns = min(4, len(shown))
     rows = math.ceil(len(shown) / columns)
     canvas = plots.Canvas(figsize=(plots.WIDTH, 2.6 * rows + 0.3), dpi=plots.DPI, facecolor="white", layout="constrained")
     for at, (entry, arm) in enumerate(shown):
         ax = canvas.add_subplot(rows, columns, at + 1)
-        _one_matrix(ax, entry, arm, cpus)
+        _one_matrix(ax, entry, arm, cpus, most)
         if at % columns == 0:
             ax.set_ylabel("allocated on CPU", fontsize=8.5)
         if at >= len(shown) - columns:
@@ -121,13 +128,14 @@ def matrix(results: dict, folder: Path) -> Figure | None:
                   + (f" {left_out} more are in results.json." if left_out > 0 else ""))
 
 
-def _one_matrix(ax, entry: dict, arm: str, cpus: int) -> None:
+def _one_matrix(ax, entry: dict, arm: str, cpus: int, most: float) -> None:
+    """most: the largest share in the picture, so that shares of many CPUs are seen too."""
     about = entry["arms"][arm]
     total = sum(cell[2] for cell in about["cells"]) or 1
     shares = [[0.0] * cpus for _ in range(cpus)]
     for made, freed, count in about["cells"]:
         shares[made][freed] = count / total
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=most, aspect="equal")
     ax.set_title(f"{words.test_label(entry | {'name': entry['test']})} · {arm}", fontsize=8.5, loc="left", color=plots.INK)
     step = max(1, cpus // 8)
     ax.set_xticks(range(0, cpus, step))
@@ -138,4 +146,47 @@ def _one_matrix(ax, entry: dict, arm: str, cpus: int) -> None:
             for freed in range(cpus):
                 share = shares[made][freed]
                 ax.text(freed, made, units.share(share) if share else "0", ha="center", va="center",
-                        fontsize=8 if cpus <= 4 else 6, color="white" if share > 0.55 else plots.INK)
+                        fontsize=8 if cpus <= 4 else 6, color="white" if share > 0.55 * most else plots.INK)
+
+
+def barn(results: dict, folder: Path) -> Figure | None:
+    entries = [entry for entry in results.get("barn") or [] if entry["levels"]]
+    if not entries:
+        return None
+    canvas = plots.Canvas(figsize=(plots.WIDTH, 1.75 * len(entries) + 0.6), dpi=plots.DPI, facecolor="white",
+                          layout="constrained")
+    end = max(entry["seconds"] for entry in entries)
+    first = None
+    for at, entry in enumerate(entries):
+        ax = first = canvas.add_subplot(len(entries), 1, at + 1, sharex=first, sharey=first)
+        _one_barn(ax, entry, end, words.arms_apart(results["arms"]).get(entry["arm"], ""))
+        ax.tick_params(labelbottom=at == len(entries) - 1)
+    first.set_xlabel("seconds since the boot's first record", fontsize=8.5)
+    first.legend(loc="upper center", bbox_to_anchor=(0.5, -0.32), ncol=4, fontsize=8.5)
+    return Figure(plots._save(canvas, folder, "barn.png"), "What lay in the barn while a boot ran, by arm",
+                  "One boot of each arm; the cache is the one that was exchanged with most. Dashed: the limit of the line "
+                  "of that colour. A value is drawn until the next sample, of which there are at most four a second in timed sections.")
+
+
+def _one_barn(ax, entry: dict, end: float, apart: str) -> None:
+    unit = entry["levels"][0]["unit"]
+    shown = [level for level in entry["levels"] if level["unit"] == unit]
+    for place, level in enumerate(shown):
+        paint = LAYER_COLOURS[place % len(LAYER_COLOURS)]
+        points = level["points"] or [[0, 0]]
+        times, values = zip(*(*points, [entry["seconds"], points[-1][1]]))
+        ax.plot(times, [math.nan if value is None else value for value in values], color=paint, drawstyle="steps-post",
+                linewidth=2.2 - 0.5 * place, label=level["name"].replace("_", " "))
+        if level["limit"] is not None:
+            ax.axhline(level["limit"], color=paint, linestyle=(5 * place, (5, 5 * max(1, len(shown) - 1))), linewidth=1)
+    most = max(max([value or 0 for _, value in level["points"]] + [level["limit"] or 0]) for level in shown)
+    ax.set_ylim(-0.05 * most, 1.3 * max(most, ax.get_ylim()[1] / 1.3))
+    ax.set_xlim(0, end)
+    ax.set_ylabel(unit, fontsize=8.5)
+    ax.set_title(f"{entry['arm']}  {apart}  ·  {entry['cache']}  ·  boot {entry['boot']}", fontsize=8.5, loc="left",
+                 color=plots.INK)
+    ax.grid(axis="y", color=plots.LINE, linewidth=0.6)
+    for name, began in entry["tests"] if len(entry["tests"]) <= BARN_TESTS else ():
+        ax.axvline(began, color=plots.SOFT, linewidth=0.7)
+        ax.annotate(name, (began, 1), xycoords=("data", "axes fraction"), xytext=(3, -10), textcoords="offset points",
+                    fontsize=7.5, color=plots.SOFT)
