@@ -17,6 +17,7 @@
 #define KERNEL_BENCH_H
 
 #include "../kernel.h"
+#include "../telemetry/telemetry.h"
 
 /* Operations between two looks at the clock: a look costs a few operations at worst, so it is lost
  * among 64; and 64 of the slowest operations are still far less than a round. */
@@ -104,6 +105,10 @@ NODISCARD const char *bench_round_close(void);
  * run.c */
 NODISCARD bool bench_round_run(unsigned test, u64 round, const char **why);
 
+/* What a round of a workload is known by besides its time: up to 8 values that the tool keeps for each test and
+ * sets beside each other as it does times. Any moment but the timed section; values of 0 and more. run.c */
+void bench_figures(const struct bench_test *test, const struct telemetry_value *values, unsigned n);
+
 /* The fixed work by which a CPU's speed is judged, for so many cycles: cycles that YARDSTICK_STEPS of
  * its steps take. yardstick.c */
 #define YARDSTICK_STEPS 1000u
@@ -137,6 +142,7 @@ const char *typed_teardown(const struct bench_test *test, struct bench_round *ro
 enum batch_kind { BATCH_ALLOC, BATCH_FREE };
 enum remote_kind { REMOTE_ONE_TO_ONE, REMOTE_MANY_TO_ONE, REMOTE_ONE_TO_MANY };
 enum typed_kind { TYPED_NODE, TYPED_DENTRY, TYPED_INODE };
+enum maple_kind { MAPLE_PLACE, MAPLE_SCATTERED };
 #define BATCH_OBJECTS      10000u
 #define THREADTEST_OBJECTS 1000u
 #define LARSON_SLOTS       1024u

@@ -6,18 +6,29 @@
  * So most of what is fetched comes back at once, and what is freed comes back a grace period later,
  * in whole sheaves. Whether the one feeds the other is the question of barn-partial.toml.
  *
- * Each CPU has a tree of its own, as each process has. The cache is made before the round and
- * destroyed after it; in between it is shrunk, and how many slabs it held before and after is told
- * in an event ("shrink").
+ * Each CPU has a tree of its own, as each process has, and always changes it at the same place: mmap1
+ * maps and unmaps one area, so the leaf there is replaced each time, and its parents as often as a
+ * change reaches them. What is freed is therefore what was last allocated, in about the same order:
+ * a sheaf that comes back from RCU holds neighbours, and flushed to the slabs it empties them.
+ * maple/scattered/<cpus> is the same with changes anywhere in the tree, where it does not.
+ *
+ * A CPU passes a quiescent state once in BENCH_BATCH changes, not after each: a process passes one at a
+ * tick or a context switch, thousands of changes apart. So what it frees comes back in bursts, here of
+ * about five sheaves. That is more than the slabs' lists keep for the next burst (slab.min_partial) and
+ * less than a barn holds (barn.full): see experiments/README.md.
+ *
+ * The cache is made and the trees are planted before the round; a change replaces as many nodes as
+ * it adds, so the trees stay as large as they are. After the round, while they stand, the cache is
+ * shrunk; what lay in its front end, and how many slabs it held before and after, is told
+ * (bench_figures).
  *
  * Locking: none. Contexts: thread. */
 #include "bench.h"
-#include "../telemetry/telemetry.h"
 
 #define NODE_BYTES 256u
 #define SHEAF      32u /* objects, as published */
 #define WORST_CASE 13u /* nodes: three levels split, and the root */
-#define MOST_USED  4u
+#define MOST_USED  4u  /* a leaf, two levels above it, the root */
 
 struct maple_node {
     struct rcu_head rcu;
@@ -28,11 +39,54 @@ struct maple_node {
 static const struct kmem_cache_args maple_args = {
     .name = "bench-maple", .size = NODE_BYTES, .front_capacity = SHEAF};
 
+/* -- the trees -- */
+
+static bool plant(struct kmem_cache *cache, struct maple_node **tree)
+{
+    for (unsigned i = 0; i < MAPLE_NODES; i++) {
+        tree[i] = kmem_cache_alloc(cache);
+        if (!tree[i])
+            return false;
+        bench_sign(&tree[i]->signature);
+    }
+    return true;
+}
+
+static void fell(struct kmem_cache *cache, struct maple_node **tree)
+{
+    for (unsigned i = 0; i < MAPLE_NODES; i++)
+        if (tree[i])
+            CHECK(kmem_cache_free(cache, tree[i]));
+}
+
+static bool plant_all(struct bench_round *round)
+{
+    for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
+        if (round->data[cpu] && !plant(round->shared, round->data[cpu]))
+            return false;
+    return true;
+}
+
+static bool fell_all(struct bench_round *round)
+{
+    u64 busy = 0;
+
+    for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
+        if (round->data[cpu])
+            fell(round->shared, round->data[cpu]);
+    return kmem_cache_destroy(round->shared, &busy);
+}
+
 const char *maple_setup(const struct bench_test *test, struct bench_round *round)
 {
     (void)test;
     round->shared = kmem_cache_create(kheap, &maple_args);
-    return round->shared ? NULL : "the cache could not be made";
+    if (!round->shared)
+        return "the cache could not be made";
+    if (plant_all(round))
+        return NULL;
+    return fell_all(round) ? "no memory for the trees"
+                           : "no memory for the trees, and some is lost";
 }
 
 static void shrink_here(void *cache)
@@ -40,37 +94,29 @@ static void shrink_here(void *cache)
     (void)kmem_cache_shrink(cache);
 }
 
-static u64 slabs_held(const struct kmem_cache *cache)
-{
-    u64 g[NR_CACHE_COUNTERS] = {0};
-
-    cache_gauges(cache, g);
-    return g[CACHE_slabs];
-}
-
 const char *maple_teardown(const struct bench_test *test, struct bench_round *round)
 {
+    u64 before[NR_CACHE_COUNTERS] = {0}, after[NR_CACHE_COUNTERS] = {0};
     struct kmem_cache *cache = round->shared;
-    u64 busy = 0, before, after;
 
     heap_kfree_rcu_barrier(kheap);
-    before = slabs_held(cache);
+    cache_gauges(cache, before);
     plat_run_on_cpus(plat_all_cpus(), shrink_here, cache);
-    after = slabs_held(cache);
-    telemetry_event("shrink", test->name,
-                    (const struct telemetry_value[]){{"slabs_before", (i64)before},
-                                                     {"slabs_after", (i64)after}},
-                    2);
-    klog("%s: %llu slabs held, %llu after shrink", test->name, (unsigned long long)before,
-         (unsigned long long)after);
-    return kmem_cache_destroy(cache, &busy) ? NULL : "the cache was busy at the end";
+    cache_gauges(cache, after);
+    bench_figures(
+        test,
+        (const struct telemetry_value[]){{"parked_bytes", (i64)before[CACHE_front_bytes]},
+                                         {"slabs_held", (i64)before[CACHE_slabs]},
+                                         {"slabs_held_after_shrink", (i64)after[CACHE_slabs]}},
+        3);
+    return fell_all(round) ? NULL : "the cache was busy at the end";
 }
+
+/* -- one change -- */
 
 /* A node leaves the tree. */
 static void replace(struct bench_cpu *me, struct maple_node *old)
 {
-    if (!old)
-        return;
     if (unlikely(!bench_signed(&old->signature)))
         me->damaged = true;
     me->frees++;
@@ -78,7 +124,7 @@ static void replace(struct bench_cpu *me, struct maple_node *old)
 }
 
 static bool change(struct kmem_cache *cache, struct bench_cpu *me, struct maple_node **tree,
-                   u64 *random)
+                   bool scattered, u64 *random)
 {
     struct sheaf *sheaf = kmem_cache_prefill_sheaf(cache, WORST_CASE);
     unsigned used = 1 + bench_random_below(random, MOST_USED);
@@ -88,7 +134,7 @@ static bool change(struct kmem_cache *cache, struct bench_cpu *me, struct maple_
         return false;
     }
     for (unsigned i = 0; i < used; i++) {
-        struct maple_node **slot = &tree[bench_random_below(random, MAPLE_NODES)];
+        struct maple_node **slot = &tree[scattered ? bench_random_below(random, MAPLE_NODES) : i];
         struct maple_node *n = kmem_cache_alloc_from_sheaf(cache, sheaf), *old = *slot;
 
         if (unlikely(!n)) { /* it was promised */
@@ -102,25 +148,22 @@ static bool change(struct kmem_cache *cache, struct bench_cpu *me, struct maple_
         replace(me, old);
     }
     kmem_cache_return_sheaf(cache, sheaf);
-    rcu_quiescent();
     return true;
 }
 
 void maple_run(const struct bench_test *test, struct bench_round *round, struct bench_cpu *me)
 {
     struct maple_node **tree = round->data[plat_cpu_id()];
-    u64 random = bench_random_seed(), batch = bench_batch(round), i;
+    bool scattered = test->kind == MAPLE_SCATTERED, more;
+    u64 random = bench_random_seed();
 
-    (void)test;
     bench_start(round, me);
     do {
-        for (i = 0; i < batch; i++)
-            if (unlikely(!change(round->shared, me, tree, &random)))
-                break;
-    } while (i == batch && bench_more(round, me));
+        u64 batch = bench_batch_of(round, me, BENCH_BATCH), done = 0;
+
+        while (done < batch && change(round->shared, me, tree, scattered, &random))
+            done++;
+        more = bench_more_of(round, me, done) && done == batch;
+    } while (more);
     bench_stop(me);
-    for (unsigned k = 0; k < MAPLE_NODES; k++) {
-        replace(me, tree[k]);
-        tree[k] = NULL;
-    }
 }

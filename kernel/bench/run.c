@@ -13,7 +13,6 @@
  * Locking: none. Contexts: thread on CPU 0; the parts run on the CPUs of the round. */
 #include "bench.h"
 #include "../../base/string.h"
-#include "../telemetry/telemetry.h"
 
 #define REST_NS      50000000u
 #define WARM_UP_MS   10u
@@ -157,6 +156,13 @@ static const char *what_is_wrong(const struct telemetry_result *r)
     if (r->claimed[0] != r->claimed[1])
         return "the workload kept memory";
     return balanced() ? NULL : "the balance law does not hold after it";
+}
+
+void bench_figures(const struct bench_test *test, const struct telemetry_value *values, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        klog("%s: %s %llu", test->name, values[i].name, (unsigned long long)values[i].value);
+    telemetry_event("figure", test->name, values, n);
 }
 
 /* The timed section, and what happened in it. */

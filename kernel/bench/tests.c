@@ -36,9 +36,9 @@
         .setup = typed_setup, .teardown = typed_teardown                                           \
     }
 
-#define MAPLE(shape, where)                                                                        \
+#define MAPLE(shape, which, where)                                                                 \
     {                                                                                              \
-        .name = "maple/" shape, .run = maple_run, .cpus = (where),                                 \
+        .name = "maple/" shape, .run = maple_run, .kind = (which), .cpus = (where),                \
         .cpu_data = MAPLE_NODES * sizeof(void *), .setup = maple_setup, .teardown = maple_teardown \
     }
 
@@ -131,8 +131,10 @@ const struct bench_test bench_tests[] = {
      .cpu_data = MSTRESS_SLOTS * sizeof(void *)},
     {.name = "cache-scratch", .run = scratch_run, .cpus = BENCH_ALL, .cpu_data = sizeof(void *)},
     /* a tree's nodes: fetched beforehand, freed by kfree_rcu */
-    MAPLE("solo", BENCH_SOLO),
-    MAPLE("all-cpus", BENCH_ALL),
+    MAPLE("solo", MAPLE_PLACE, BENCH_SOLO),
+    MAPLE("all-cpus", MAPLE_PLACE, BENCH_ALL),
+    MAPLE("scattered/solo", MAPLE_SCATTERED, BENCH_SOLO),
+    MAPLE("scattered/all-cpus", MAPLE_SCATTERED, BENCH_ALL),
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
 

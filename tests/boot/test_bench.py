@@ -61,7 +61,8 @@ SHAPES = ('batch/64,batch/131072,remote/64,remote/65536,typed,pages/0,pages/5,la
           'cache-scratch,maple')
 ALONE = {'batch/64/alloc', 'batch/64/free', 'batch/131072/alloc', 'batch/131072/free', 'typed/node', 'typed/dentry',
          'typed/inode', 'pages/0/solo', 'pages/0/all-cpus', 'pages/5/solo', 'pages/5/all-cpus', 'larson', 'threadtest',
-         'mstress', 'cache-scratch', 'maple/solo', 'maple/all-cpus'}
+         'mstress', 'cache-scratch', 'maple/solo', 'maple/all-cpus', 'maple/scattered/solo',
+         'maple/scattered/all-cpus'}
 TOGETHER = {f'remote/{size}/{shape}' for size in (64, 65536)
             for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc'}
 

@@ -34,7 +34,6 @@
 
 #include "../../base/host.h"
 #include "../../kernel/bench/bench.h"
-#include "../../kernel/telemetry/telemetry.h"
 
 #define BLOCK_BYTES ((size_t)4 << 20) /* the largest page block */
 #define STATUS_BAD  2
@@ -52,17 +51,10 @@ PRINTF(1, 2) static NORETURN void fail(const char *format, ...)
     exit(STATUS_BAD);
 }
 
-/* What a workload tells its kernel besides its result (maple's shrink step), nobody hears here. */
-void klog(const char *format, ...)
+/* What a workload tells besides its time (maple's slabs), nobody hears here. */
+void bench_figures(const struct bench_test *test, const struct telemetry_value *values, unsigned n)
 {
-    (void)format;
-}
-
-void telemetry_event(const char *kind, const char *text, const struct telemetry_value *values,
-                     unsigned n)
-{
-    (void)kind;
-    (void)text;
+    (void)test;
     (void)values;
     (void)n;
 }

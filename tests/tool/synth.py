@@ -52,6 +52,7 @@ class Test:
     fast: float = 0.0  # share of operations that the front end serves
     contended: float = 0.0  # share of cache-lock acquisitions found taken
     skip: str = ""
+    figures: tuple[tuple[str, int], ...] = ()  # told of each round besides its time
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,9 @@ class _Boot:
         yield 0, (self.full() +
                   offer("bench", BOOT, {"phase": "end", "test": number, "round": round_})
                   + offer("bench", BOOT, result))
+        if test.figures:
+            told = {name: value + round_ for name, value in test.figures}  # the middle round's is one more
+            yield 0, offer("event", 0, {"kind": "figure", "text": test.name, "values": told})
         if plan.observed:
             yield 0, self.observed(number, test, round_, total)
         self.out.now += 0.05 * HZ

@@ -82,6 +82,7 @@ def results():
         "counters": [{"name": "spills", "test": "t", "cache": None, "point": {"n": 1}, "arms": arms},
                      {"name": "spills", "test": None, "cache": None, "point": {"n": 1},
                       "arms": {"A": {"median": 7.0}, "B": {"median": 8.0}}}],
+        "figures": [{"name": "pigs", "test": "t", "point": {"n": 1}, "arms": arms}],
         "locks": [{"name": "heap", "test": None, "point": {"n": 1},
                    "arms": {"A": {"x_share": 0.5, "taken": 10}, "B": {"x_share": 0.0, "taken": 1}}}],
     }
@@ -102,11 +103,17 @@ def test_counters_and_locks():
     assert held("lock:heap.taken", "A > 10 * B")[0] is False
 
 
+def test_figures():
+    assert held("figure:pigs@t", "B < A")[0] is True
+    assert held("figure:pigs@t", "B > A")[0] is False
+
+
 def test_a_counter_that_never_moved_is_zero():
     assert held("counter:quiet", "A <= 0") == [True, True]
 
 
-@pytest.mark.parametrize("key", ["test:absent", "counter:absent", "lock:absent.taken", "lock:heap", "lock:heap.absent"])
+@pytest.mark.parametrize("key", ["test:absent", "counter:absent", "lock:absent.taken", "lock:heap", "lock:heap.absent",
+                                 "figure:absent@t", "figure:pigs@absent", "figure:pigs"])
 def test_what_is_missing_fails_and_says_so(key):
     entry = expect.evaluate({key: "A < B"}, results())[0]
     assert entry["held"] is False and entry["reason"]

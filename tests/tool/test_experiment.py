@@ -102,6 +102,7 @@ def test_bad_files(old, new, line, key, word):
     ('[expect]\n"counter:alloc_fst" = "B < A"', "alloc_fast"),
     ('[expect]\n"counter:alloc_fst@malloc/64/solo" = "B < A"', "alloc_fast"),
     ('[expect]\n"lock:cash.contended_share" = "B < A"', "cache"),
+    ('[expect]\n"figure:slabs_held" = "B < A"', "figure:NAME@TEST"),
     ('[expect]\n"test:malloc/64/solo" = "C < A"', "C"),
     ('[expect]\n"test:malloc/64/solo" = "B < __import__(1)"', "rule"),
     ('[expect]\n"test:malloc/64/solo" = 3', "rule"),

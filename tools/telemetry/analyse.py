@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distrust, expect, levels, limits, observed, pace, tally, units, verdict
+from . import calibrate, digest, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -68,6 +68,7 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "boots": [_boot_entry(boot) for boot in boots],
         "skipped": _skipped(run, boots),
         "tests": [],
+        "figures": [],
         "counters": [],
         "locks": [],
         "footprint": [],
@@ -288,6 +289,7 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
     results["footprint"] += [{"point": point, **entry} for entry in held]
     digests = {arm: [boot["digest"] for boot in members] for arm, members in used.items()}
+    results["figures"] += figures.entries(digests, point, reference)
     results["overhead"] += observed.overhead(digests, point)
     results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
     results["matrix"] += observed.matrix(digests, point)

@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 from statistics import median
 
-from . import decode, units
+from . import decode, figures, units
 from .errors import HayloftError
 from .rounds import boot_figure
 from .shapes import SCOPES
@@ -93,6 +93,7 @@ class Digest:
         self.checks: list[dict] = []
         self.events: list[dict] = []
         self.events_total = 0
+        self.figures: dict[tuple[str, str], list[int]] = {}  # (test, figure): one a round
         self.latency: dict[tuple[int, int], list[dict]] = {}
         self.matrix: dict[tuple[int, int], dict[int, list]] = {}
         self.timed: list[tuple[int, int, decode.Record]] = []  # samples and bench marks
@@ -127,6 +128,9 @@ class Digest:
             self.checks.append(body)
         elif record.type == "event":
             self.events_total += 1
+            if body["kind"] == "figure":
+                for name, value in (body.get("values") or {}).items():
+                    self.figures.setdefault((body.get("text", ""), name), []).append(value)
             if len(self.events) < EVENTS_KEPT:
                 self.events.append({"time": record.time, "cpu": record.stream, **body})
         elif record.type == "lost":
@@ -220,7 +224,7 @@ class _Rounds:
         self.timed = sorted(digest.timed, key=lambda entry: entry[:2])
         self.objects = digest.objects
         self.gauges = {number for number, about in digest.counters.items() if about["kind"] == "gauge"}
-        self.latency, self.matrix = digest.latency, digest.matrix
+        self.latency, self.matrix, self.figures = digest.latency, digest.matrix, digest.figures
         self.counters = digest.counters
         self.tsc_hz = (digest.hello or {}).get("tsc_hz") or 0
         self.values: dict[tuple[int, int, int, int], int] = {}
@@ -326,8 +330,10 @@ class _Rounds:
 
     def _test(self, number: int, rounds: list[dict]) -> dict:
         about = self.objects.get(("test", number), {})
+        name = about.get("name") or f"test{number}"
         return {
-            "name": about.get("name") or f"test{number}",
+            "name": name,
+            "figures": figures.collect(self.figures, name),
             "unit": about.get("unit") or "ns/op",
             "shape": about.get("shape") or "",
             "cpus": about.get("cpus"),

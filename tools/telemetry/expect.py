@@ -6,7 +6,8 @@
     factor  = number | arm | "-" factor | "(" sum ")"
 
 A key names what the arms' letters stand for: "test:NAME" its time an operation, "counter:NAME" the sum
-over all timed rounds ("counter:NAME@TEST" of one test), "lock:CLASS.FIELD" likewise. Parsed here, not by
+over all timed rounds ("counter:NAME@TEST" of one test), "lock:CLASS.FIELD" likewise, "figure:NAME@TEST" what a
+workload tells of its rounds besides their time. Parsed here, not by
 Python: a file from somebody else must not be able to run anything.
 """
 
@@ -181,6 +182,9 @@ def _values(key: str, point: dict, results: dict) -> tuple[dict[str, float | Non
             if known:  # never sent, so it is 0 wherever boots counted at all
                 return {arm: 0.0 for arm in results["arms"]}, ""
         return _pick(results["counters"], point, chosen, "median", f"counter {name} was not counted")
+    if kind == "figure":
+        return _pick(results["figures"], point, lambda e: (e["name"], e["test"]) == (name, test), "median",
+                     f"test {test} told no figure {name}")
     lock_class, _, field = name.partition(".")
     if not field:
         return {}, f"lock:{name} names no field; write lock:{name}.FIELD"

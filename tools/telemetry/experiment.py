@@ -34,7 +34,7 @@ _TOP = {"title": str, "published": str, "machine": dict, "boot": str, "pairs": (
 _MACHINE = {"kind": str, "cpus": (int, str), "memory": str, "timeout": str, "topology": str}
 _TYPE_NAMES = {str: "a text", dict: "a table", int: "a whole number", float: "a number", bool: "true or false",
                list: "a list"}
-_EXPECT_KINDS = ("test", "counter", "lock")
+_EXPECT_KINDS = ("test", "counter", "lock", "figure")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +253,7 @@ class _Reader:
             kind, colon, name = key.partition(":")
             if not colon or kind not in _EXPECT_KINDS or not name:
                 near = did_you_mean(kind, _EXPECT_KINDS)
-                self.fail(("expect", key), f"a key is test:NAME, counter:NAME or lock:CLASS.FIELD{near}")
+                self.fail(("expect", key), f"a key is test:NAME, counter:NAME, lock:CLASS.FIELD or figure:NAME@TEST{near}")
             self.expect_name(key, kind, name)
             if not isinstance(rule, str):
                 self.fail(("expect", key), f'wants a rule such as "B < 0.5 * A", not {rule!r}')
@@ -270,6 +270,9 @@ class _Reader:
             name = name.partition("@")[0]  # of one test
             if name not in names:
                 self.fail(("expect", key), f"no counter is called '{name}'{did_you_mean(name, names)}")
+        elif kind == "figure":
+            if not all(name.partition("@")):
+                self.fail(("expect", key), "a figure is one test's: figure:NAME@TEST")
         elif kind == "lock":
             names = [n for n, _ in defs.parse_lock_classes((base / "lockclass.def").read_text())]
             lock_class = name.partition(".")[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 from .. import units, verdict
-from . import layers, words
+from . import axes, beside, layers, words
 from .block import Bullets, Figure, Heading, Paragraph, Table
 
 COUNTERS_SHOWN = 40
@@ -21,10 +21,10 @@ LEAST_ACQUISITIONS = 100  # locks taken less often in every arm are not in the t
 def blocks(results: dict, figures: list[Figure]) -> list:
     out = [Heading(results["title"]), *_opening(results)]
     out += _tests(results)
-    out += _published(results)
+    out += beside.blocks(results) + axes.blocks(results)
     if figures:
         out += [Heading("Pictures"), *figures]
-    out += _expectations(results) + _counters(results) + _locks(results) + layers.blocks(results)
+    out += _expectations(results) + _figures(results) + _counters(results) + _locks(results) + layers.blocks(results)
     out += _skipped(results) + _boots(results) + _machine(results)
     return out
 
@@ -152,33 +152,6 @@ def _legend(results: dict) -> str:
             f"where that is larger); *no difference* means that the interval lies within that.").replace("*", "")
 
 
-def _published(results: dict) -> list:
-    published = results.get("published_result")
-    if not published:
-        return []
-    out: list = [Heading("Beside the published figures")]
-    about = f"Published: {published.get('machine', 'unknown machine')}"
-    about += f"; {published['conditions']}" if published.get("conditions") else ""
-    about += f"; {published['status']}" if published.get("status") else ""
-    out.append(Paragraph(about + ". Figures of different machines are for direction and magnitude, not for equality."))
-    surprises = words.surprises(results)
-    if surprises:
-        out.append(Paragraph("", "Did not come out as published"))
-        out.append(Bullets(surprises))
-    else:
-        out.append(Paragraph("Everything that was run came out as published, in direction and magnitude."))
-    reasons = words.explanations(results)
-    if reasons:
-        out.append(Paragraph("", f"Why, on {results['machine'].get('kind')}"))
-        out.append(Bullets(reasons))
-    elif surprises and results["tests"]:
-        out.append(Paragraph(f"No explanation is recorded for {results['machine'].get('kind')}.", "Why"))
-    if published.get("notes"):
-        out.append(Paragraph("", "Also published"))
-        out.append(Bullets(list(published["notes"])))
-    return out
-
-
 def _expectations(results: dict) -> list:
     if not results["expectations"]:
         return []
@@ -190,6 +163,20 @@ def _expectations(results: dict) -> list:
         table.rows.append([entry["test"] + (f" ({where})" if where else ""), entry["rule"], values, held])
         table.marks.append("faster" if entry["held"] else "slower")
     return [Heading("Expectations"), table]
+
+
+def _figures(results: dict) -> list:
+    if not results["figures"]:
+        return []
+    arms, others = list(results["arms"]), words.others(results)
+    table = Table(["test", "figure", *arms, *(f"change {arm}" for arm in others)], [], left=2)
+    for entry in results["figures"]:
+        where = words.point_text(entry["point"])
+        table.rows.append([entry["test"] + (f" ({where})" if where else ""), f"`{entry['name']}`",
+                           *(units.count((entry["arms"].get(arm) or {}).get("median")) for arm in arms),
+                           *(units.change((entry["versus"].get(arm) or {}).get("change")) for arm in others)])
+    return [Heading("What the workloads tell"),
+            Paragraph("Beside its time, of each round; medians over rounds, then over boots."), table]
 
 
 # -- counters, locks, memory ----------------------------------------------------------------------

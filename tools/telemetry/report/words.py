@@ -249,6 +249,42 @@ def published_for(results: dict, test: dict, arm: str) -> dict | None:
     return None
 
 
+def beside(results: dict) -> list[dict]:
+    """The tests whose counters stand beside the published ones."""
+    chosen = (results.get("published_result") or {}).get("beside")
+    return [test for test in results["tests"] if not chosen or test["name"] in chosen]
+
+
+def published_counts(results: dict, arm: str) -> list[dict]:
+    """Published rows of other things than a test's time."""
+    rows = (results.get("published_result") or {}).get("rows") or []
+    return [row for row in rows if published_name(row) and results["reference"] in row and arm in row]
+
+
+def published_name(row: dict) -> str:
+    name = next((f"`{row[kind]}`" for kind in ("counter", "figure") if row.get(kind)),
+                "throughput" if row.get("throughput") else "")
+    return f"{name} of `{row['cache']}`" if row.get("cache") else name
+
+
+def ours(results: dict, test: dict, row: dict) -> dict[str, float | None]:
+    """What a published row is about as it came out here, by arm."""
+    if row.get("throughput"):
+        return {arm: test["cpus"] * 1e9 / about["median"] if about["median"] and test.get("cpus") else None
+                for arm, about in test["arms"].items()}
+    kind, name = ("counters", row["counter"]) if row.get("counter") else ("figures", row["figure"])
+    for entry in results[kind]:
+        if (entry["name"], entry["test"], entry["point"], entry.get("cache")) == (name, test["name"], test["point"],
+                                                                                  row.get("cache")):
+            return {arm: about["median"] for arm, about in entry["arms"].items()}
+    known = kind == "counters" and any(about["name"] == name for about in results.get("schema_counters") or [])
+    return dict.fromkeys(results["arms"], 0.0 if known else None)  # a counter that was never sent is 0
+
+
+def change_of(before: float | None, after: float | None) -> float | None:
+    return None if not before or after is None else after / before - 1
+
+
 def surprises(results: dict) -> list[str]:
     """Where this run and the published figures disagree, in words."""
     found = []
@@ -271,6 +307,24 @@ def surprises(results: dict) -> list[str]:
         name = row.get("test")
         if name and name not in ran:
             found.append(f"{name}: published, but {'skipped: ' + skipped[name] if name in skipped else 'not run'} here")
+    return found + _count_surprises(results)
+
+
+def _count_surprises(results: dict) -> list[str]:
+    """Counters that went the other way, or hardly: less than a third of what was published, on the log scale."""
+    found = []
+    for arm in others(results):
+        for test in beside(results):
+            for row in published_counts(results, arm):
+                theirs = change_of(row[results["reference"]], row[arm])
+                if theirs is None or abs(math.log1p(theirs)) <= math.log1p(results["minimum_effect"]):
+                    continue
+                here = ours(results, test, row)
+                change = change_of(here.get(results["reference"]), here.get(arm))
+                size = None if change is None else math.log1p(max(change, -1 + 1e-9)) / math.log1p(theirs)
+                if size is None or size < 1 / FAR_OFF:
+                    found.append(f"{test_label(test)}, {published_name(row)}: published {units.change(theirs)}, here "
+                                 + ("there is nothing to change" if change is None else units.change(change)))
     return found
 
 
