@@ -96,6 +96,7 @@ BENCH = [
     'kernel/bench/malloc.c',
     'kernel/bench/maple.c',
     'kernel/bench/mstress.c',
+    'kernel/bench/open.c',
     'kernel/bench/pages.c',
     'kernel/bench/remote.c',
     'kernel/bench/round.c',

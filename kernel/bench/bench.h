@@ -128,6 +128,7 @@ BENCH_WORKLOAD(threadtest_run);
 BENCH_WORKLOAD(mstress_run);
 BENCH_WORKLOAD(scratch_run);
 BENCH_WORKLOAD(maple_run);
+BENCH_WORKLOAD(open_run);
 BENCH_WORKLOAD(yield_run);
 
 const char *batch_setup(const struct bench_test *test, struct bench_round *round);
@@ -135,6 +136,8 @@ const char *larson_setup(const struct bench_test *test, struct bench_round *roun
 const char *larson_teardown(const struct bench_test *test, struct bench_round *round);
 const char *maple_setup(const struct bench_test *test, struct bench_round *round);
 const char *maple_teardown(const struct bench_test *test, struct bench_round *round);
+const char *open_setup(const struct bench_test *test, struct bench_round *round);
+const char *open_teardown(const struct bench_test *test, struct bench_round *round);
 const char *typed_setup(const struct bench_test *test, struct bench_round *round);
 const char *typed_teardown(const struct bench_test *test, struct bench_round *round);
 

@@ -42,6 +42,12 @@
         .cpu_data = MAPLE_NODES * sizeof(void *), .setup = maple_setup, .teardown = maple_teardown \
     }
 
+#define OPEN(shape, where)                                                                         \
+    {                                                                                              \
+        .name = "open/" shape, .run = open_run, .cpus = (where), .setup = open_setup,              \
+        .teardown = open_teardown                                                                  \
+    }
+
 #define PAGES(order)                                                                               \
     {.name = "pages/" #order "/solo", .run = pages_run, .kind = (order)},                          \
     {                                                                                              \
@@ -135,6 +141,9 @@ const struct bench_test bench_tests[] = {
     MAPLE("all-cpus", MAPLE_PLACE, BENCH_ALL),
     MAPLE("scattered/solo", MAPLE_SCATTERED, BENCH_SOLO),
     MAPLE("scattered/all-cpus", MAPLE_SCATTERED, BENCH_ALL),
+    /* two caches that take turns */
+    OPEN("solo", BENCH_SOLO),
+    OPEN("all-cpus", BENCH_ALL),
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
 

@@ -58,11 +58,11 @@ def test_a_test_that_does_not_exist_is_no_success(boot):
 
 
 SHAPES = ('batch/64,batch/131072,remote/64,remote/65536,typed,pages/0,pages/5,larson,xmalloc,threadtest,mstress,'
-          'cache-scratch,maple')
+          'cache-scratch,maple,open')
 ALONE = {'batch/64/alloc', 'batch/64/free', 'batch/131072/alloc', 'batch/131072/free', 'typed/node', 'typed/dentry',
          'typed/inode', 'pages/0/solo', 'pages/0/all-cpus', 'pages/5/solo', 'pages/5/all-cpus', 'larson', 'threadtest',
          'mstress', 'cache-scratch', 'maple/solo', 'maple/all-cpus', 'maple/scattered/solo',
-         'maple/scattered/all-cpus'}
+         'maple/scattered/all-cpus', 'open/solo', 'open/all-cpus'}
 TOGETHER = {f'remote/{size}/{shape}' for size in (64, 65536)
             for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc'}
 
