@@ -53,6 +53,7 @@ MM = [
     'mm/bulk.c',
     'mm/cache.c',
     'mm/depot.c',
+    'mm/extras.c',
     'mm/fault.c',
     'mm/front_bounded.c',
     'mm/front_magazine.c',
@@ -69,6 +70,7 @@ MM = [
     'mm/slab.c',
     'mm/stats.c',
     'mm/validate.c',
+    'mm/ways.c',
 ]
 
 # kernel/ that runs on both platforms.

@@ -15,7 +15,7 @@
  *
  * Locking: none of its own; slab_take and slab_put take the cache lock. Contexts: thread,
  * interrupt. */
-#include "fast_impl.h"
+#include "extras_impl.h"
 
 #define BULK_CHUNK 32u
 
@@ -29,11 +29,11 @@ static unsigned gather(struct kmem_cache *c, void **out, unsigned want, u64 *fas
     unsigned got = (unsigned)MIN(cc->count, (u64)want);
 
     for (unsigned i = 0; i < got; i++)
-        out[i] = front_array(cc, c->mode & MODE_SHEAF)[cc->count - 1 - i];
+        out[i] = front_array(cc, c->shape)[cc->count - 1 - i];
     cache_cpu_count(cc, cc->count - got);
     *fast += got;
     if (!got)
-        got = slab_take(c, out, want, false);
+        got = slab_take(c, out, want);
     plat_irq_restore(flags);
     return got;
 }
@@ -98,7 +98,7 @@ static void pending_flush(struct pending *p)
     if (rest)
         slab_put(p->cache, p->object, rest);
     if (keep)
-        memcpy(front_array(cc, p->cache->mode & MODE_SHEAF) + cc->count, p->object + rest,
+        memcpy(front_array(cc, p->cache->shape) + cc->count, p->object + rest,
                keep * sizeof(p->object[0]));
     cache_cpu_count(cc, cc->count + keep);
     plat_counter_add(&cc->ctr[CACHE_free_fast], keep);

@@ -1,11 +1,9 @@
 /* cache.c: allocating and freeing objects of one cache; making and destroying caches. The bodies
- * of the fast paths are in fast_impl.h.
+ * of the fast paths are in fast_impl.h, and ways.c makes the calls of them.
  *
  * Allocation: interrupts off, pop the CPU's array, move the object to ALLOCATED, count, interrupts
- * on. An empty array (or none: limit 0) goes to the slow path. Free: claim the object (the
- * compare-and-swap that makes a second free fail), then push; a full array spills first. Whatever
- * a boot argument adds (fill patterns, shared statistics, another place for the states) hangs on
- * one test of cache.mode, which is 0 by default.
+ * on. An empty array goes to the slow path. Free: claim the object (the compare-and-swap that makes a
+ * second free fail), then push; a full array spills first.
  *
  * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
  * and one made again under its name takes its id and goes on with its counts.
@@ -13,13 +11,12 @@
  * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
  * destroy thread. */
 #include "fast_impl.h"
-#include "latency_impl.h"
 
 /* -- fast path (fast_impl.h has the bodies) -- */
 
 void *kmem_cache_alloc(struct kmem_cache *c)
 {
-    return cache_alloc(c, c->size);
+    return c->calls.alloc(c, c->size);
 }
 
 bool kmem_cache_free(struct kmem_cache *c, void *obj)
@@ -34,37 +31,34 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj)
         return badfree(c->heap, badfree_kind_of(c->heap, obj), obj, tag, c);
     if (unlikely(TAG_CACHE(tag) != c))
         return badfree(c->heap, BADFREE_wrong_cache, obj, tag, c);
-    return cache_free(c, obj);
+    return c->calls.free(c, obj);
 }
 
 /* -- slow path -- */
 
 /* Without a front end: one object straight from a slab. */
-static NOINLINE void *alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
-                                   struct cache_cpu *cc)
+void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
+                         struct cache_cpu *cc)
 {
-    void *obj = NULL;
+    void *obj = slab_take_one(c);
 
-    if (!slab_take(c, &obj, 1, true))
-        obj = NULL;
-    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    plat_counter_add(&cc->ctr[likely(obj) ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
     plat_irq_restore(flags);
-    if (obj)
+    if (likely(obj))
         object_show(obj, size);
     return obj;
 }
 
-static NOINLINE bool free_direct(struct kmem_cache *c, void *obj, unsigned long flags,
-                                 struct cache_cpu *cc)
+bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
-    slab_put(c, &obj, 1);
+    slab_put_one(c, obj);
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
 }
 
-static NOINLINE void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
-                                   struct cache_cpu *cc)
+static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
+                          struct cache_cpu *cc)
 {
     void *obj = c->front->refill(c, cc);
 
@@ -77,27 +71,12 @@ static NOINLINE void *alloc_refill(struct kmem_cache *c, size_t size, unsigned l
     return obj;
 }
 
-static NOINLINE bool free_put(struct kmem_cache *c, void *obj, unsigned long flags,
-                              struct cache_cpu *cc)
+static bool free_put(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
     c->front->put(c, cc, obj);
     plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
-}
-
-void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc)
-{
-    if (unlikely(!cc->on))
-        return alloc_direct(c, size, flags, cc);
-    return c->alloc_slow(c, size, flags, cc);
-}
-
-bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
-{
-    if (unlikely(!cc->on))
-        return free_direct(c, obj, flags, cc);
-    return c->free_slow(c, obj, flags, cc);
 }
 
 void *object_corrupt(const struct kmem_cache *c, void *obj)
@@ -106,254 +85,14 @@ void *object_corrupt(const struct kmem_cache *c, void *obj)
           object_found(c, obj));
 }
 
-/* The first byte of an object that a fill pattern may use: a link may stand before it. */
-static u32 fill_start(const struct kmem_cache *c)
-{
-    return c->objstate == V_objstate_header || c->link_offset ? 0 : sizeof(void *);
-}
-
-static bool all_bytes(const u8 *p, size_t n, u8 value)
-{
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != value)
-            return false;
-    return true;
-}
-
-static void stat_global(struct stat_line *s, bool alloc, u64 bytes)
-{
-    __atomic_fetch_add(alloc ? &s->allocs : &s->frees, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&s->live, alloc ? (u64)1 : ~(u64)0, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&s->bytes, alloc ? bytes : ~bytes + 1, __ATOMIC_RELAXED);
-}
-
-static void fresh_fill(struct kmem_cache *c, void *obj)
-{
-    u32 from = fill_start(c);
-
-    plat_unpoison(obj, c->size);
-    if (!all_bytes((u8 *)obj + from, c->size - from, POISON_FREE))
-        PANIC(PANIC_heap_corrupt, "an object was written to after it was freed", obj, c->id);
-    memset(obj, POISON_FRESH, c->size);
-}
-
-static NOINLINE void *cache_alloc_observed(struct kmem_cache *c, size_t size);
-
-static ALWAYS_INLINE void alloc_extras(struct kmem_cache *c, void *obj)
-{
-    if (c->mode & MODE_STAT_GLOBAL)
-        stat_global(&c->heap->stat_small, true, c->size);
-    if ((c->mode & MODE_POISON_FULL) && !c->ctor)
-        fresh_fill(c, obj);
-}
-
-/* sheaf is a constant in each of the two below, so that neither asks on the way. */
-static ALWAYS_INLINE void *alloc_extras_front(struct kmem_cache *c, size_t size, bool sheaf)
-{
-    void *obj;
-
-    if (c->mode & MODE_SIDE)
-        obj = cache_pop(c, size, V_objstate_side, sheaf);
-    else if (c->mode & MODE_NO_STATE)
-        obj = cache_pop(c, size, V_objstate_off, sheaf);
-    else if (!sheaf && (c->mode & MODE_OBSERVED))
-        obj = cache_alloc_observed(c, size);
-    else
-        obj = cache_pop(c, size, V_objstate_header, sheaf);
-    if (unlikely(!obj))
-        return NULL;
-    alloc_extras(c, obj);
-    return obj;
-}
-
-static NOINLINE void *alloc_with_extras(struct kmem_cache *c, size_t size)
-{
-    return alloc_extras_front(c, size, false);
-}
-
-static NOINLINE void *alloc_sheaf_with_extras(struct kmem_cache *c, size_t size)
-{
-    return alloc_extras_front(c, size, true);
-}
-
-/* Sheaves and nothing else is a fast path too: what is longer is a tail call, which saves it a frame. */
-void *cache_alloc_mode(struct kmem_cache *c, size_t size)
-{
-    if (likely(c->mode == MODE_SHEAF))
-        return cache_pop(c, size, V_objstate_header, true);
-    if (unlikely(c->mode & MODE_SHEAF))
-        return alloc_sheaf_with_extras(c, size);
-    return alloc_with_extras(c, size);
-}
-
-/* *found gets the zone's first byte. */
-static bool zone_intact(const struct kmem_cache *c, const void *obj, u8 *found)
-{
-    const u8 *zone = (const u8 *)obj + c->size;
-    bool intact;
-
-    plat_unpoison((void *)(uintptr_t)zone, c->zone);
-    intact = all_bytes(zone, c->zone, POISON_REDZONE);
-    *found = zone[0];
-    plat_poison((void *)(uintptr_t)zone, c->zone);
-    return intact;
-}
-
-/* The claim, the red zone and the shared statistics, whatever the mode. False: refused. */
-static ALWAYS_INLINE bool claim(struct kmem_cache *c, void *obj, enum object_state to)
-{
-    u8 found;
-
-    if (!object_claim_as(c, obj, c->objstate, to))
-        return cache_free_refused(c, obj);
-    /* The object is this CPU's alone now. After an overrun it stays out of circulation. */
-    if ((c->mode & MODE_POISON_FULL) && !zone_intact(c, obj, &found)) {
-        object_set(c, obj, OBJECT_ALLOCATED);
-        return badfree(c->heap, BADFREE_corrupt, obj, found, c);
-    }
-    if (c->mode & MODE_STAT_GLOBAL)
-        stat_global(&c->heap->stat_small, false, c->size);
-    return true;
-}
-
-static NOINLINE bool cache_free_observed(struct kmem_cache *c, void *obj);
-
-/* Nobody reads the object any more. */
-static ALWAYS_INLINE void free_fill(struct kmem_cache *c, void *obj)
-{
-    if (!(c->mode & (MODE_POISON_FREE | MODE_POISON_FULL)) || c->ctor)
-        return;
-    plat_unpoison(obj, c->size);
-    memset(obj, POISON_FREE, c->size);
-}
-
-/* Everything of a free but the push. False: refused. */
-static ALWAYS_INLINE bool take_back(struct kmem_cache *c, void *obj)
-{
-    if (!claim(c, obj, OBJECT_CACHED))
-        return false;
-    free_fill(c, obj);
-    return true;
-}
-
-static NOINLINE bool free_with_extras(struct kmem_cache *c, void *obj)
-{
-    if (unlikely(c->mode & MODE_OBSERVED))
-        return cache_free_observed(c, obj);
-    return take_back(c, obj) && cache_push(c, obj, false);
-}
-
-static NOINLINE bool free_sheaf_with_extras(struct kmem_cache *c, void *obj)
-{
-    return take_back(c, obj) && cache_push(c, obj, true);
-}
-
-bool cache_free_mode(struct kmem_cache *c, void *obj)
-{
-    if (likely(c->mode == MODE_SHEAF)) {
-        if (unlikely(!object_claim(c, obj, V_objstate_header)))
-            return cache_free_refused(c, obj);
-        return cache_push(c, obj, true);
-    }
-    if (unlikely(c->mode & MODE_SHEAF))
-        return free_sheaf_with_extras(c, obj);
-    return free_with_extras(c, obj);
-}
-
-bool cache_claim_rcu(struct kmem_cache *c, void *obj)
-{
-    if (!claim(c, obj, OBJECT_RCU))
-        return false;
-    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_free_rcu], 1);
-    return true;
-}
-
-void cache_rcu_over(struct kmem_cache *c, void *obj)
-{
-    object_set(c, obj, OBJECT_CACHED);
-    free_fill(c, obj);
-    object_hide(c, obj);
-    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_rcu_freed], 1);
-}
-
 void cache_put_back(struct kmem_cache *c, void *obj)
 {
     struct cache_cpu *cc = cache_cpu_mine(c);
 
     if (!cc->on)
-        slab_put(c, &obj, 1);
+        slab_put_one(c, obj);
     else
         c->front->put(c, cc, obj);
-}
-
-/* Who allocated obj, for matrix_count() after a good free. Read before obj is claimed, as afterwards
- * it is soon somebody else's; so of a bad free it may be anything, and nothing is counted then. */
-static u32 allocated_by(const struct kmem_cache *c, void *obj)
-{
-    return c->heap->matrix_on ? object_cpu(c, obj) : MAX_CPUS;
-}
-
-static void allocated_here(const struct kmem_cache *c, void *obj)
-{
-    if (c->heap->matrix_on)
-        object_cpu_set(obj, plat_cpu_id());
-}
-
-bool cache_take_back(struct kmem_cache *c, void *obj)
-{
-    u32 from = allocated_by(c, obj);
-
-    if (!take_back(c, obj))
-        return false;
-    if (unlikely(from < MAX_CPUS))
-        matrix_count(c->heap, from);
-    object_hide(c, obj);
-    return true;
-}
-
-void cache_hand_out(struct kmem_cache *c, void *obj)
-{
-    if (unlikely(!object_allocate(c, obj, c->objstate)))
-        object_corrupt(c, obj);
-    object_show(obj, c->size);
-    allocated_here(c, obj);
-    alloc_extras(c, obj);
-}
-
-/* -- timed, and with a note of who allocates (latency=on, matrix=on) -- */
-
-static ALWAYS_INLINE void *pop_any(struct kmem_cache *c, size_t size)
-{
-    if (c->objstate == V_objstate_header)
-        return cache_pop(c, size, V_objstate_header, false);
-    if (c->objstate == V_objstate_side)
-        return cache_pop(c, size, V_objstate_side, false);
-    return cache_pop(c, size, V_objstate_off, false);
-}
-
-static void *cache_alloc_observed(struct kmem_cache *c, size_t size)
-{
-    struct latency *l = &c->heap->latency;
-    u64 start = latency_begin(l, LATENCY_front, LATENCY_ALLOC);
-    void *obj = pop_any(c, size);
-
-    latency_end(l, LATENCY_front, LATENCY_ALLOC, start);
-    if (obj)
-        allocated_here(c, obj);
-    return obj;
-}
-
-static bool cache_free_observed(struct kmem_cache *c, void *obj)
-{
-    struct latency *l = &c->heap->latency;
-    u32 from = allocated_by(c, obj);
-    u64 start = latency_begin(l, LATENCY_front, LATENCY_FREE);
-    bool good = take_back(c, obj) && cache_push(c, obj, false);
-
-    latency_end(l, LATENCY_front, LATENCY_FREE, start);
-    if (good)
-        matrix_count(c->heap, from);
-    return good;
 }
 
 /* Says why an object could not be claimed. */
@@ -412,12 +151,6 @@ static u32 cache_modes(const struct heap *h)
         mode |= MODE_POISON_FREE;
     if (h->poison == V_poison_full)
         mode |= MODE_POISON_FULL;
-    if (h->latency_on || h->matrix_on)
-        mode |= MODE_OBSERVED;
-    else if (h->objstate == V_objstate_side)
-        mode |= MODE_SIDE;
-    else if (h->objstate == V_objstate_off)
-        mode |= MODE_NO_STATE;
     return mode;
 }
 
@@ -443,11 +176,11 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     text_copy(c->name, sizeof(c->name), a->name);
     c->heap = h;
     c->front = front_chosen(h, c);
-    c->mode = cache_modes(h) | (c->front ? c->front->mode : 0);
+    c->shape = c->front ? c->front->shape : SHAPE_none;
+    c->mode = cache_modes(h);
     if (c->internal) /* in nobody's books */
         c->mode &= ~(u32)MODE_STAT_GLOBAL;
     slab_ways(c);
-    c->tag_bits = (c->mode ? TAG_MODE : 0) | (c->mode == MODE_SIDE ? TAG_SIDE : 0);
     c->objstate = h->objstate;
     c->size = (u32)round_up(MAX(a->size, (size_t)1), sizeof(void *));
     c->zone = MAX((u32)PLAT_REDZONE_BYTES, h->poison == V_poison_full ? FULL_ZONE_BYTES : 0);
@@ -456,11 +189,12 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->limit = 0;
     c->batch = 0;
     c->asked = a->front_capacity;
-    c->alloc_slow = c->front && c->front->alloc ? c->front->alloc : alloc_refill;
-    c->free_slow = c->front && c->front->free ? c->front->free : free_put;
+    c->alloc_slow = cache_alloc_direct;
+    c->free_slow = cache_free_direct;
     slab_geometry(c, align);
     if (c->front)
         c->front->size(h, c);
+    cache_way(c);
     if (!c->dead) /* a dead cache's node is empty, and its lock may just be held by a reclaim */
         slab_node_init(&c->node[0], c->name);
 }
@@ -478,7 +212,7 @@ static void cpus_exit(struct kmem_cache *c, unsigned n)
 
 bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
 {
-    bool own_array = !(c->mode & MODE_SHEAF);
+    bool own_array = c->shape == SHAPE_array;
     size_t bytes = sizeof(struct cache_cpu) + (own_array ? c->limit * sizeof(void *) : 0);
     unsigned old_cpus = c->cpu_bytes ? cpus : 1;
 
@@ -505,6 +239,10 @@ bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
             return false;
         }
         cc->on = c->limit != 0;
+    }
+    if (c->limit) {
+        c->alloc_slow = c->front->alloc ? c->front->alloc : alloc_refill;
+        c->free_slow = c->front->free ? c->front->free : free_put;
     }
     return true;
 }

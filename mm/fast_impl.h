@@ -1,10 +1,14 @@
 /* fast_impl.h: the two paths that everything else exists to keep short: an object from the CPU's
  * array, and back.
  *
+ * Both are written once and made for each place of the states and each shape of the front end, as
+ * constants (ways.c): what a boot has switched off is not asked for on the way. The CPU's array is in
+ * its own part (front=bounded) or in its main sheaf or magazine (front=sheaf, magazine): one more
+ * load, and the same pop and push. What the fronts do at an edge is behind alloc_slow and free_slow.
+ *
  * Whatever is rare is a tail call, so that the common path saves no register but its frame: the
  * slow paths restore interrupts themselves, and corruption goes to a function that does not
- * return. Measured in instructions (kernel flags, objstate=header, stats.slab=percpu): see
- * docs/COSTS.md.
+ * return. Measured in instructions (kernel flags): see docs/COSTS.md.
  *
  * Protection: interrupts off from reading the array's count to writing it back; the claim of a
  * free (objstate_impl.h) comes before, with interrupts as they are, as it is atomic by itself.
@@ -16,40 +20,37 @@
 #include "sheaf_impl.h"
 
 /* cache.c. Interrupts off; restores flags. cc is the CPU's. */
-NOINLINE void *cache_alloc_slow(struct kmem_cache *c, size_t size, unsigned long flags,
+NOINLINE void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
+                                  struct cache_cpu *cc);
+NOINLINE bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags,
                                 struct cache_cpu *cc);
-NOINLINE bool cache_free_slow(struct kmem_cache *c, void *obj, unsigned long flags,
-                              struct cache_cpu *cc);
-/* The same calls, whole, for every mode but 0. */
-NOINLINE void *cache_alloc_mode(struct kmem_cache *c, size_t size);
-NOINLINE bool cache_free_mode(struct kmem_cache *c, void *obj);
-/* What bulk.c and prefill.c do to each object, in any mode: CACHED and this CPU's → its user's; and back, up to
- * the push (false: refused). */
-void cache_hand_out(struct kmem_cache *c, void *obj);
-NODISCARD bool cache_take_back(struct kmem_cache *c, void *obj);
 /* Stops the machine. It returns in name only, so that calling it costs the fast path no frame. */
 NOINLINE COLD void *object_corrupt(const struct kmem_cache *c, void *obj);
 /* Says why an object could not be claimed; false. */
 NOINLINE COLD bool cache_free_refused(struct kmem_cache *c, void *obj);
 
 /* The array that count and limit speak of. */
-static ALWAYS_INLINE void **front_array(struct cache_cpu *cc, bool sheaf)
+static ALWAYS_INLINE void **front_array(struct cache_cpu *cc, enum front_shape shape)
 {
-    return sheaf ? cc->main->object : cc->object;
+    return shape == SHAPE_sheaf ? cc->main->object : cc->object;
 }
 
-/* objstate and sheaf are the cache's: constants where the caller knows them. */
+/* objstate and shape are the cache's, or else shape is array or sheaf and the cache has no front end:
+ * its limit of 0 looks empty to one and full to the other. */
 static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum knob_value objstate,
-                                     bool sheaf)
+                                     enum front_shape shape)
 {
     unsigned long flags = plat_irq_save();
     struct cache_cpu *cc = cache_cpu_mine(c);
-    u64 n = cc->count;
     void *obj;
+    u64 n;
 
+    if (shape == SHAPE_none)
+        return cache_alloc_direct(c, size, flags, cc);
+    n = cc->count;
     if (unlikely(n-- == 0))
-        return cache_alloc_slow(c, size, flags, cc);
-    obj = front_array(cc, sheaf)[n];
+        return c->alloc_slow(c, size, flags, cc);
+    obj = front_array(cc, shape)[n];
     cache_cpu_count(cc, n);
     if (unlikely(!object_allocate(c, obj, objstate)))
         return object_corrupt(c, obj);
@@ -60,7 +61,7 @@ static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum kno
 }
 
 /* obj is claimed and this CPU's alone. */
-static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj, bool sheaf)
+static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj, enum front_shape shape)
 {
     struct cache_cpu *cc;
     unsigned long flags;
@@ -69,52 +70,16 @@ static ALWAYS_INLINE bool cache_push(struct kmem_cache *c, void *obj, bool sheaf
     object_hide(c, obj);
     flags = plat_irq_save();
     cc = cache_cpu_mine(c);
+    if (shape == SHAPE_none)
+        return cache_free_direct(c, obj, flags, cc);
     n = cc->count;
     if (unlikely(n >= cc->limit))
-        return cache_free_slow(c, obj, flags, cc);
-    front_array(cc, sheaf)[n] = obj;
+        return c->free_slow(c, obj, flags, cc);
+    front_array(cc, shape)[n] = obj;
     plat_counter_add(&cc->count, 1);
     plat_counter_add(&cc->ctr[CACHE_free_fast], 1);
     plat_irq_restore(flags);
     return true;
-}
-
-/* c has no mode. */
-static ALWAYS_INLINE void *cache_alloc_plain(struct kmem_cache *c, size_t size)
-{
-    return cache_pop(c, size, V_objstate_header, false);
-}
-
-static ALWAYS_INLINE void *cache_alloc(struct kmem_cache *c, size_t size)
-{
-    return unlikely(c->mode) ? cache_alloc_mode(c, size) : cache_alloc_plain(c, size);
-}
-
-/* obj lies in a slab of c, whose mode is 0. */
-static ALWAYS_INLINE bool cache_free_plain(struct kmem_cache *c, void *obj)
-{
-    if (unlikely(!object_claim(c, obj, V_objstate_header)))
-        return cache_free_refused(c, obj);
-    return cache_push(c, obj, false);
-}
-
-/* The same two where the mode is MODE_SIDE and nothing else. */
-static ALWAYS_INLINE void *cache_alloc_side(struct kmem_cache *c, size_t size)
-{
-    return cache_pop(c, size, V_objstate_side, false);
-}
-
-static ALWAYS_INLINE bool cache_free_side(struct kmem_cache *c, void *obj)
-{
-    if (unlikely(!object_claim(c, obj, V_objstate_side)))
-        return cache_free_refused(c, obj);
-    return cache_push(c, obj, false);
-}
-
-/* obj lies in a slab of c. */
-static ALWAYS_INLINE bool cache_free(struct kmem_cache *c, void *obj)
-{
-    return unlikely(c->mode) ? cache_free_mode(c, obj) : cache_free_plain(c, obj);
 }
 
 #endif

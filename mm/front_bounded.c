@@ -17,7 +17,7 @@
 
 static ALWAYS_INLINE void *refill(struct kmem_cache *c, struct cache_cpu *cc)
 {
-    unsigned got = slab_take(c, cc->object, cc->batch, false);
+    unsigned got = slab_take(c, cc->object, cc->batch);
 
     if (unlikely(!got))
         return NULL;
@@ -132,6 +132,7 @@ static bool bounded_validate(struct kmem_cache *c, struct heap_fault *f)
 }
 
 const struct front_ops front_bounded = {
+    .shape = SHAPE_array,
     .size = bounded_size,
     .refill = bounded_refill,
     .put = bounded_put,

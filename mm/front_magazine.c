@@ -80,7 +80,7 @@ static unsigned take(struct kmem_cache *c, void **out, u32 n)
     unsigned got = 0;
 
     while (got < n) {
-        unsigned some = FAULT(refill_half) ? 0 : slab_take(c, out + got, n - got, false);
+        unsigned some = FAULT(refill_half) ? 0 : slab_take(c, out + got, n - got);
 
         if (!some)
             break;
@@ -274,7 +274,7 @@ static bool magazine_validate(struct kmem_cache *c, struct heap_fault *f)
 }
 
 const struct front_ops front_magazine = {
-    .mode = MODE_SHEAF,
+    .shape = SHAPE_sheaf,
     .size = magazine_size,
     .cpu_init = magazine_cpu_init,
     .cpu_exit = magazine_cpu_exit,

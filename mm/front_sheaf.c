@@ -118,12 +118,12 @@ bool sheaf_fill(struct kmem_cache *c, struct sheaf *s, u32 least)
 
         if (FAULT(refill_half)) {
             want = MAX(want / 2, 1u);
-            got = slab_take(c, &s->object[s->size], want, false);
+            got = slab_take(c, &s->object[s->size], want);
             s->size += got;
             count(c, CACHE_refill_objects, got);
             break;
         }
-        got = slab_take(c, &s->object[s->size], want, false);
+        got = slab_take(c, &s->object[s->size], want);
         if (!got)
             break;
         s->size += got;
@@ -181,8 +181,7 @@ static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
         return main_pop(cc);
     }
     /* Into main itself: it stays empty for a reclaim that comes meanwhile, which leaves it alone. */
-    got = slab_take(c, cc->main->object, FAULT(refill_half) ? MAX(c->limit / 2, 1u) : c->limit,
-                    false);
+    got = slab_take(c, cc->main->object, FAULT(refill_half) ? MAX(c->limit / 2, 1u) : c->limit);
     if (!got)
         return NULL;
     count(c, CACHE_refill, 1);
@@ -433,7 +432,7 @@ static bool front_validate(struct kmem_cache *c, struct heap_fault *f)
 }
 
 const struct front_ops front_sheaf = {
-    .mode = MODE_SHEAF,
+    .shape = SHAPE_sheaf,
     .size = sheaf_size,
     .cpu_init = sheaf_cpu_init,
     .cpu_exit = sheaf_cpu_exit,

@@ -106,9 +106,7 @@ static void classes_init(struct heap *h)
             h, c, &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL, 0});
         CHECK(cache_register(h, c));
     }
-    /* All caches of a heap have the same mode. */
-    h->plain_size = h->kmalloc[0].mode ? 0 : KMALLOC_MAX_SMALL;
-    h->side_size = h->kmalloc[0].mode == MODE_SIDE ? KMALLOC_MAX_SMALL : 0;
+    heap_way(h);
 }
 
 static const char *const pool_names[SHEAF_POOLS] = {"sheaf-64",  "sheaf-128",  "sheaf-256",

@@ -18,9 +18,9 @@
  * matrix=on: an allocation writes its CPU into the object's header (large blocks: the descriptor),
  * and the free counts the pair on the freeing CPU's row. Every free is counted.
  *
- * What is off is gone: the front end's calls are timed on the path that all uncommon modes share,
- * slabs are reached through the cache's two pointers, the page caches by pcp_orders; only the
- * buddy, which takes a lock anyway, looks at a pointer.
+ * What is off is gone: the front end's calls and the slabs are reached through the cache's pointers
+ * (ways.c, slab.c), the page caches by pcp_orders; only the buddy, which takes a lock anyway, looks
+ * at a pointer.
  *
  * A call that began before the tables exist is not timed, and belongs to no CPU's matrix row.
  *

@@ -40,8 +40,21 @@ NODISCARD void *alloc_pages(struct heap *h, unsigned order);
 bool free_pages(struct heap *h, void *block, unsigned order); /* false: refused as a bad free */
 
 /* -- kmalloc -- */
-NODISCARD void *heap_kmalloc(struct heap *h, size_t size);
-bool heap_kfree(struct heap *h, void *p); /* NULL is fine; false: refused as a bad free */
+/* The two calls that are made most, done as the boot's arguments say: chosen once, with the heap, and its
+ * first words. So an arm pays for what it does and not for being asked which arm it is (ways.c). */
+struct heap_calls {
+    void *(*kmalloc)(struct heap *h, size_t size);
+    bool (*kfree)(struct heap *h, void *p);
+};
+NODISCARD static ALWAYS_INLINE void *heap_kmalloc(struct heap *h, size_t size)
+{
+    return ((const struct heap_calls *)(const void *)h)->kmalloc(h, size);
+}
+/* NULL is fine; false: refused as a bad free */
+static ALWAYS_INLINE bool heap_kfree(struct heap *h, void *p)
+{
+    return ((const struct heap_calls *)(const void *)h)->kfree(h, p);
+}
 /* In place while the block is large enough, else it moves, and is then aligned to KMALLOC_ALIGN
  * only. NULL: shortage, or p was refused as a bad free; a good p is untouched. */
 NODISCARD void *heap_krealloc(struct heap *h, void *p, size_t size);

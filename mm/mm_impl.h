@@ -60,7 +60,7 @@
 /* -- frames -- */
 
 enum frame_tag {
-    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 (or TAG_MODE) */
+    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 */
     FRAME_NONE,
     FRAME_RESERVED,
     FRAME_FREE,
@@ -84,16 +84,10 @@ struct frame {
 /* One word says kind and order, or kind and cache, so that a free learns its owner from one
  * load. */
 #define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
-#define TAG_MODE         8u  /* beside SLAB: the cache has a mode */
-#define TAG_SIDE         16u /* beside both: that mode is objstate=side and nothing else */
-#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache) | (cache)->tag_bits)
+#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache))
 #define TAG_KIND(t)      ((enum frame_tag)((t)&7))
-#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)((t) & ~(u64)31)) /* SLAB only */
-/* The cache if t is a slab's whose cache has no mode: all other tags have one of these bits. */
-#define TAG_IS_PLAIN(t)    (((t)&15) == 0)
-#define TAG_PLAIN_CACHE(t) ((struct kmem_cache *)(uintptr_t)(t))
-#define TAG_IS_SIDE(t)     (((t)&31) == (TAG_MODE | TAG_SIDE))
-#define TAG_ORDER(t)       ((unsigned)((t) >> 8)) /* not SLAB */
+#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)(t)) /* SLAB only */
+#define TAG_ORDER(t)     ((unsigned)((t) >> 8))                /* not SLAB */
 
 static ALWAYS_INLINE u64 frame_tag_load(const struct frame *f)
 {
@@ -210,15 +204,14 @@ struct pcp {  /* one CPU's */
 
 /* -- caches -- */
 
-enum cache_mode { /* bits of kmem_cache.mode; 0 is the plain fast path */
+enum cache_mode { /* bits of kmem_cache.mode: what a call does beside moving the object */
                   MODE_STAT_GLOBAL = 1,
                   MODE_POISON_FREE = 2, /* fill when freed */
                   MODE_POISON_FULL = 4, /* also fresh fill, red zone, and check of the free fill */
-                  MODE_SIDE = 8,        /* objstate=side */
-                  MODE_NO_STATE = 16,   /* objstate=off */
-                  MODE_OBSERVED = 32,   /* latency=on or matrix=on; instead of the last two */
-                  MODE_SHEAF = 64,      /* front=sheaf, magazine: the array is main's */
 };
+
+/* Where a CPU's objects are: nowhere (each comes from its slab), in its own part, in its main sheaf. */
+enum front_shape { SHAPE_none, SHAPE_array, SHAPE_sheaf };
 
 /* The bounded front end of one CPU. Owner CPU only, interrupts off; counters are read by anyone.
  *
@@ -297,7 +290,7 @@ struct depot {
  * Where a CPU's part (cc) is passed, it is the calling CPU's, interrupts are off and no lock is
  * held. */
 struct front_ops {
-    u32 mode; /* enum cache_mode bits that tell the fast path of it */
+    enum front_shape shape;
     /* Sets c->limit and c->batch, each at least 1. */
     void (*size)(const struct heap *h, struct kmem_cache *c);
     /* Makes, and undoes, what a CPU's part has besides its array; thread context, cc any CPU's that is
@@ -328,18 +321,34 @@ struct front_ops {
     bool (*validate)(struct kmem_cache *c, struct heap_fault *f); /* at a quiet point */
 };
 
+/* Allocating from a cache and freeing to it; obj lies in a slab of c. ways.c has all that there are. */
+struct cache_calls {
+    void *(*alloc)(struct kmem_cache *c, size_t size);
+    bool (*free)(struct kmem_cache *c, void *obj);
+};
+
+/* How slabs are reached, so that timing costs nothing while off (slab_take and others, below). */
+struct slab_calls {
+    unsigned (*take)(struct kmem_cache *c, void **out, unsigned n);
+    void (*put)(struct kmem_cache *c, void *const *obj, unsigned n);
+    void *(*take_one)(struct kmem_cache *c);
+    void (*put_one)(struct kmem_cache *c, void *obj);
+};
+
 struct kmem_cache {
     /* fixed after creation */
     struct heap *heap;
     const struct front_ops *front;
-    /* The front's own, or those that go by its refill and put. */
+    /* The CPU's array is empty, or full: the front's own, or those that go by its refill and put.
+     * Without a front end, and until the CPUs have arrays: straight to the slabs. */
     void *(*alloc_slow)(struct kmem_cache *c, size_t size, unsigned long flags,
                         struct cache_cpu *cc);
     bool (*free_slow)(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc);
     char *cpu_base; /* cache_cpu of CPU 0, the others PLAT_CPU_STRIDE apart; boot_cpu at first */
     u32 cpu_bytes;  /* of each part, once it is in the heap's region; 0 before */
     u32 mode;       /* enum cache_mode bits */
-    u32 tag_bits;   /* TAG_MODE and TAG_SIDE, as mode says */
+    enum front_shape shape;
+    struct cache_calls calls, inner; /* inner: without what latency= and matrix= see */
     enum knob_value objstate;
     u32 size;        /* usable bytes */
     u32 slot;        /* distance between objects */
@@ -352,12 +361,11 @@ struct kmem_cache {
     u32 asked;        /* capacity of its front end that it asks for; 0: none */
     bool internal;    /* serves mm/ itself: no front end, nobody's calls */
     u64 slot_inverse; /* ceil(2^32 / slot): index = offset * inverse >> 32 */
+    u32 start_bound;  /* objstate=off: see object_placed() */
     struct side_shape side;
     void (*ctor)(void *obj);
     void (*dtor)(void *obj);
-    /* How slabs are reached, so that timing costs nothing while off (slab_take, slab_put below). */
-    unsigned (*take)(struct kmem_cache *c, void **out, unsigned n, bool allocated);
-    void (*put)(struct kmem_cache *c, void *const *obj, unsigned n);
+    struct slab_calls slabs;
     u32 id;
     u32 dead; /* atomic: destroyed, waiting for a cache of the same name */
     char name[CACHE_NAME_MAX];
@@ -411,9 +419,10 @@ struct rcu_batch {
 enum { POOLS_NONE, POOLS_IN_THE_MAKING, POOLS_MADE };
 
 struct heap {
+    struct heap_calls calls; /* first: mm.h calls by it */
     /* fixed after init */
     struct frames frames;
-    u64 plain_frames; /* frames whose owner kfree reads without a lock: all, or none (owner=lock) */
+    u64 plain_frames; /* frames whose owner is read without a lock: all, or none (owner=lock) */
     bool owner_lock;  /* owner=lock */
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
@@ -431,9 +440,6 @@ struct heap {
     u64 *matrix; /* [freeing CPU][MAX_CPUS allocating CPUs]; NULL: off, or too early */
     bool pcp_on;
     u32 pcp_orders; /* orders below it have page caches: PCP_ORDERS, or 0 without pcp, or under latency=on */
-    size_t side_size;  /* KMALLOC_MAX_SMALL if that mode is objstate=side alone, else 0 */
-    size_t plain_size; /* kmalloc's short way is for sizes up to it: KMALLOC_MAX_SMALL, or 0 if
-                        * the caches have a mode */
     bool
         large_plain; /* page caches, no shared statistics, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
@@ -517,23 +523,39 @@ bool large_free(struct heap *h, struct frame *f, u64 tag, void *p);
 bool large_free_rcu(struct heap *h, struct frame *f, u64 tag, void *p);
 void large_rcu_over(struct heap *h, struct frame *f);
 
+/* kmalloc.c: what is no object of a slab. */
+NOINLINE void *kmalloc_other(struct heap *h, size_t size); /* 0, or larger than the largest class */
+NOINLINE bool kfree_other(struct heap *h, void *p, u64 tag); /* p's frame has that tag, no slab's */
+NOINLINE bool kfree_outside(struct heap *h, void *p); /* NULL, kmalloc(0)'s, outside memory */
+
+/* ways.c: how calls are made, once limit, mode and the like are set. */
+void cache_way(struct kmem_cache *c);
+void heap_way(struct heap *h);
+
 /* slab.c */
 void slab_geometry(struct kmem_cache *c, size_t align);
 void slab_node_init(struct cache_node *n, const char *name);
 /* Takes up to n objects, in address order within a slab, growing the cache if it has none; they
- * become CACHED, or ALLOCATED if allocated is set. Interrupts off, no lock held. Returns how many;
- * 0 is shortage. */
-NODISCARD static ALWAYS_INLINE unsigned slab_take(struct kmem_cache *c, void **out, unsigned n,
-                                                  bool allocated)
+ * become CACHED. Interrupts off, no lock held. Returns how many; 0 is shortage. */
+NODISCARD static ALWAYS_INLINE unsigned slab_take(struct kmem_cache *c, void **out, unsigned n)
 {
-    return c->take(c, out, n, allocated);
+    return c->slabs.take(c, out, n);
 }
 /* Takes back CACHED objects. Interrupts off, no lock held. */
 static ALWAYS_INLINE void slab_put(struct kmem_cache *c, void *const *obj, unsigned n)
 {
-    c->put(c, obj, n);
+    c->slabs.put(c, obj, n);
 }
-/* c->take and c->put, as latency= says. */
+/* One object, ALLOCATED at once; NULL: shortage. And one back. The same otherwise. */
+NODISCARD static ALWAYS_INLINE void *slab_take_one(struct kmem_cache *c)
+{
+    return c->slabs.take_one(c);
+}
+static ALWAYS_INLINE void slab_put_one(struct kmem_cache *c, void *obj)
+{
+    c->slabs.put_one(c, obj);
+}
+/* c->slabs, as latency= says. */
 void slab_ways(struct kmem_cache *c);
 unsigned slab_shrink(struct kmem_cache *c);
 bool slab_validate(struct kmem_cache *c, struct heap_fault *f);

@@ -8,7 +8,7 @@
  * side: one byte an object beside the objects of its slab, found by masks and one shift; drawn in
  *   mm_impl.h. Packed like this, 64 objects share a line of states: what keeps CPUs off each
  *   other's lines is that each refills from a slab of its own (slab.c).
- * off: nothing is kept; only a misplaced address is refused.
+ * off: nothing is kept, and the object is not looked at; only a misplaced address is refused.
  *
  * The claim ALLOCATED → CACHED is the one atomic read-modify-write; other moves are plain stores
  * by whoever owns the object then (the holder of the cache lock, or the CPU in whose array it is),
@@ -54,6 +54,15 @@ static ALWAYS_INLINE u32 object_index(const struct kmem_cache *c, const char *ba
         return c->capacity;
     i = offset * c->slot_inverse >> 32;
     return likely(i * c->slot == offset) ? (u32)i : c->capacity;
+}
+
+/* The same question under off, where there are no headers and p lies in a slab of c: is p an object's
+ * start? One multiplication and one comparison. With m = ceil(2^32 / slot) and e = m * slot - 2^32, the
+ * low half of m * (q * slot + r) is q * e + r * m: at least m where r > 0, and (capacity - 1) * e at
+ * most where p is an object (start_bound; slab_geometry checks that it is below m). */
+static ALWAYS_INLINE bool object_placed(const struct kmem_cache *c, const void *p)
+{
+    return (u32)((uintptr_t)p & c->side.within) * (u32)c->slot_inverse <= c->start_bound;
 }
 
 /* The state byte under side; obj is an object's start. side: the cache's. */
@@ -119,7 +128,7 @@ static ALWAYS_INLINE bool object_claim_as(const struct kmem_cache *c, void *obj,
         return byte && __atomic_compare_exchange_n(byte, &expected, (u8)to, false, __ATOMIC_ACQ_REL,
                                                    __ATOMIC_RELAXED);
     }
-    return object_index(c, object_slab(c, obj), obj) < c->capacity;
+    return object_placed(c, obj);
 }
 
 static ALWAYS_INLINE bool object_claim(const struct kmem_cache *c, void *obj,

@@ -13,7 +13,7 @@
  * the barn, or flushed.
  *
  * Locking: none here. Contexts: thread, interrupt; one holder at a time. */
-#include "fast_impl.h"
+#include "extras_impl.h"
 
 static void count(struct kmem_cache *c, enum cache_counter what, u64 n)
 {

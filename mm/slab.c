@@ -77,25 +77,38 @@ static ALWAYS_INLINE void take_run(struct object_how how, struct frame *s, void 
     s->freelist = obj;
 }
 
+/* n is a constant where it is 1. */
+static ALWAYS_INLINE void take_run_any(struct kmem_cache *c, struct frame *s, void **out,
+                                       unsigned n, enum object_state to)
+{
+    if (likely(c->objstate == V_objstate_header))
+        take_run(object_how(c, V_objstate_header), s, out, n, to);
+    else if (c->objstate == V_objstate_side)
+        take_run(object_how(c, V_objstate_side), s, out, n, to);
+    else
+        take_run(object_how(c, V_objstate_off), s, out, n, to);
+}
+
+/* s has given its last object. */
+static ALWAYS_INLINE void slab_full_locked(struct kmem_cache *c, struct cache_node *n,
+                                           struct frame *s)
+{
+    CHECK_VALUES(!s->freelist, s->freelist, 0);
+    slab_disown_locked(c, s);
+    unlist_partial(c, n, s);
+    list_push_front(&n->full, &s->link);
+}
+
 static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
-                                      void **out, unsigned want, enum object_state to)
+                                      void **out, unsigned want)
 {
     unsigned room = c->capacity - s->inuse, got = MIN(room, want);
 
-    if (likely(c->objstate == V_objstate_header))
-        take_run(object_how(c, V_objstate_header), s, out, got, to);
-    else if (c->objstate == V_objstate_side)
-        take_run(object_how(c, V_objstate_side), s, out, got, to);
-    else
-        take_run(object_how(c, V_objstate_off), s, out, got, to);
+    take_run_any(c, s, out, got, OBJECT_CACHED);
     s->inuse += got;
     free_objects_add(n, -(u64)got);
-    if (got == room) {
-        CHECK_VALUES(!s->freelist, s->freelist, 0);
-        slab_disown_locked(c, s);
-        unlist_partial(c, n, s);
-        list_push_front(&n->full, &s->link);
-    }
+    if (got == room)
+        slab_full_locked(c, n, s);
     return got;
 }
 
@@ -152,9 +165,8 @@ static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cach
     return e ? list_entry(e, struct frame, link) : NULL;
 }
 
-static unsigned take(struct kmem_cache *c, void **out, unsigned want, bool allocated)
+static unsigned take(struct kmem_cache *c, void **out, unsigned want)
 {
-    enum object_state to = allocated ? OBJECT_ALLOCATED : OBJECT_CACHED;
     struct cache_cpu *cc = cache_cpu_mine(c);
     struct cache_node *n = &c->node[0];
     unsigned got = 0;
@@ -171,10 +183,33 @@ static unsigned take(struct kmem_cache *c, void **out, unsigned want, bool alloc
         }
         if (unlikely(!s))
             break;
-        got += take_from_slab_locked(c, n, s, out + got, want - got, to);
+        got += take_from_slab_locked(c, n, s, out + got, want - got);
     }
     spin_unlock(&n->lock);
     return got;
+}
+
+/* Without a front end: the first partial slab's. */
+static void *take_one(struct kmem_cache *c)
+{
+    struct cache_node *n = &c->node[0];
+    void *obj = NULL;
+    struct frame *s;
+
+    spin_lock(&n->lock);
+    if (likely(!list_empty(&n->partial)))
+        s = list_entry(n->partial.next, struct frame, link);
+    else
+        s = slab_find_locked(c, n, cache_cpu_mine(c), true);
+    if (likely(s)) {
+        take_run_any(c, s, &obj, 1, OBJECT_ALLOCATED);
+        s->inuse++;
+        free_objects_add(n, -(u64)1);
+        if (unlikely(!s->freelist))
+            slab_full_locked(c, n, s);
+    }
+    spin_unlock(&n->lock);
+    return obj;
 }
 
 /* -- giving objects back -- */
@@ -214,16 +249,16 @@ static ALWAYS_INLINE unsigned put_run(struct object_how how, unsigned order, str
     return (unsigned)(at - obj);
 }
 
-/* s has just got objects back; puts it on the list where it belongs. If it emptied and is one too
- * many: on the list of those to give back, no longer the node's. */
-static NOINLINE void slab_relist_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
-                                        bool was_full, struct list *gone)
+/* s has just got objects back; puts it on the list where it belongs. True: it emptied and is one too
+ * many; it is on no list, no longer the node's, and to be given back. */
+static NOINLINE bool slab_relist_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
+                                        bool was_full)
 {
     if (was_full)
         list_remove(&s->link);
     if (s->inuse) {
         list_partial(c, n, s);
-        return;
+        return false;
     }
     slab_disown_locked(c, s);
     if (!was_full)
@@ -231,11 +266,11 @@ static NOINLINE void slab_relist_locked(struct kmem_cache *c, struct cache_node 
     if (n->partials + n->empties >= c->heap->min_partial) {
         __atomic_store_n(&n->slabs, n->slabs - 1, __ATOMIC_RELAXED);
         free_objects_add(n, -(u64)c->capacity);
-        list_push_back(gone, &s->link);
-        return;
+        return true;
     }
     list_push_front(&n->empty, &s->link);
     n->empties++;
+    return false;
 }
 
 /* Puts back the objects at the front of obj that lie in one slab; returns how many. */
@@ -255,8 +290,8 @@ static unsigned put_some_locked(struct kmem_cache *c, struct cache_node *n, void
     CHECK_VALUES(s->inuse >= put, obj[0], s->inuse);
     s->inuse -= put;
     free_objects_add(n, put);
-    if (unlikely(was_full || s->inuse == 0))
-        slab_relist_locked(c, n, s, was_full, gone);
+    if (unlikely(was_full || s->inuse == 0) && slab_relist_locked(c, n, s, was_full))
+        list_push_back(gone, &s->link);
     return put;
 }
 
@@ -285,12 +320,38 @@ static void put(struct kmem_cache *c, void *const *obj, unsigned count)
         release_all(c, &gone, CACHE_slab_free_empty);
 }
 
+static void put_one(struct kmem_cache *c, void *obj)
+{
+    struct frame *s = frame_of(&c->heap->frames, obj)->head;
+    struct cache_node *n = &c->node[0];
+    bool was_full, gone = false;
+
+    spin_lock(&n->lock);
+    was_full = !s->freelist;
+    if (likely(c->objstate == V_objstate_header))
+        put_first(object_how(c, V_objstate_header), obj, &s->freelist);
+    else if (c->objstate == V_objstate_side)
+        put_first(object_how(c, V_objstate_side), obj, &s->freelist);
+    else
+        put_first(object_how(c, V_objstate_off), obj, &s->freelist);
+    CHECK_VALUES(s->inuse > 0, obj, s->inuse);
+    s->inuse--;
+    free_objects_add(n, 1);
+    if (unlikely(was_full || s->inuse == 0))
+        gone = slab_relist_locked(c, n, s, was_full);
+    spin_unlock(&n->lock);
+    if (unlikely(gone)) {
+        slab_release(c, s);
+        plat_counter_add(&row(c)[CACHE_slab_free_empty], 1);
+    }
+}
+
 /* -- the same, timed (latency=on) -- */
 
-static unsigned take_timed(struct kmem_cache *c, void **out, unsigned want, bool allocated)
+static unsigned take_timed(struct kmem_cache *c, void **out, unsigned want)
 {
     u64 start = latency_begin(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC);
-    unsigned got = take(c, out, want, allocated);
+    unsigned got = take(c, out, want);
 
     latency_end(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC, start);
     return got;
@@ -304,10 +365,29 @@ static void put_timed(struct kmem_cache *c, void *const *obj, unsigned count)
     latency_end(&c->heap->latency, LATENCY_slab, LATENCY_FREE, start);
 }
 
+static void *take_one_timed(struct kmem_cache *c)
+{
+    u64 start = latency_begin(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC);
+    void *obj = take_one(c);
+
+    latency_end(&c->heap->latency, LATENCY_slab, LATENCY_ALLOC, start);
+    return obj;
+}
+
+static void put_one_timed(struct kmem_cache *c, void *obj)
+{
+    u64 start = latency_begin(&c->heap->latency, LATENCY_slab, LATENCY_FREE);
+
+    put_one(c, obj);
+    latency_end(&c->heap->latency, LATENCY_slab, LATENCY_FREE, start);
+}
+
 void slab_ways(struct kmem_cache *c)
 {
-    c->take = c->heap->latency_on ? take_timed : take;
-    c->put = c->heap->latency_on ? put_timed : put;
+    static const struct slab_calls plain = {take, put, take_one, put_one};
+    static const struct slab_calls timed = {take_timed, put_timed, take_one_timed, put_one_timed};
+
+    c->slabs = c->heap->latency_on ? timed : plain;
 }
 
 /* -- giving slabs back -- */
@@ -492,6 +572,8 @@ void slab_geometry(struct kmem_cache *c, size_t align)
     }
     CHECK_VALUES(c->capacity > 0, c->size, align);
     c->slot_inverse = (((u64)1 << 32) + c->slot - 1) / c->slot;
+    c->start_bound = (c->capacity - 1) * (u32)(c->slot_inverse * c->slot);
+    CHECK_VALUES((PAGE_SIZE << c->order) + c->slot < c->slot_inverse, c->order, c->slot);
     c->side = side_shape(c, c->order, c->capacity);
 }
 

@@ -72,16 +72,16 @@ def test_arguments_that_the_allocator_refuses_end_it():
 
 
 def test_the_loops_call_what_they_are_said_to():
-    """runner-malloc's loops reach malloc through the linker's table, and runner-hayloft's never do."""
+    """runner-malloc's loops reach malloc through the linker's table, runner-hayloft's the heap's calls through the heap."""
     calls = {}
     for kind, program in rivals.RUNNERS.items():
         text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=malloc_run", ROOT / program],
                               capture_output=True, text=True, check=True).stdout
-        calls[kind] = [line.rpartition("<")[2] for line in text.splitlines() if "call" in line]
+        calls[kind] = [line.partition("call")[2].rpartition("<")[2].strip() for line in text.splitlines() if "call" in line]
     assert any(name.startswith("malloc@") for name in calls["malloc"])
     assert any(name.startswith("free@") for name in calls["malloc"])
     assert not any(name.startswith(("malloc@", "free@")) for name in calls["hayloft"])
-    assert any(name.startswith("heap_kmalloc") for name in calls["hayloft"])
+    assert sum(name.startswith("*") for name in calls["hayloft"]) >= 2
 
 
 def test_the_verb_compares_and_reports(tmp_path):

@@ -423,7 +423,7 @@ static void spare_of(struct kmem_cache *c, unsigned n)
 
     REQUIRE(s != NULL);
     while (s->size < n)
-        REQUIRE(slab_take(c, &s->object[s->size++], 1, false) == 1);
+        REQUIRE(slab_take(c, &s->object[s->size++], 1) == 1);
     plat_counter_add(&mine(c)->ctr[CACHE_prefill_objects], n);
     plat_counter_add(&mine(c)->ctr[CACHE_return_objects], n);
     mine(c)->spare = s;

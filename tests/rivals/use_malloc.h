@@ -2,7 +2,7 @@
  * kfree becomes the process's malloc and free, whoever provides them.
  *
  * A macro, so that a loop calls the rival itself, as a program would: by one indirect call through
- * the linker's table (-fno-plt), where Hayloft's loops have a direct one. The builtins are switched
+ * the linker's table (-fno-plt), as Hayloft's loops have one through the heap. The builtins are switched
  * off (-fno-builtin), else the compiler may remove an allocation that it can see the free of.
  *
  * Locking: none. Contexts: workloads. */
