@@ -48,7 +48,7 @@ def test_magazines_keep_their_size_if_told(boot):
 
 
 def test_an_idle_depot_is_reaped(boot):
-    """What the first test left in its depot is too much for two intervals of the second, and goes without a visit."""
-    done = boot('front=magazine mag.interval=20 kbench=6 kbench.ms=60 tests=batch/1024,malloc/16/solo', cpus=2,
-                memory='256M', timeout=120, kind='host', variant='host').sound()
+    """What a batch left in its depot is too much for two intervals of the tests after it, and goes without a visit."""
+    done = boot('front=magazine mag.resize=off mag.interval=20 kbench=2 kbench.ms=60 tests=batch/1024,malloc/16,malloc/64',
+                cpus=2, memory='256M', timeout=120, kind='host', variant='host').sound()
     assert counter(done, 'mag_reaped') > 0
