@@ -94,6 +94,7 @@ TELEMETRY = [
 
 BENCH = [
     'kernel/bench/batch.c',
+    'kernel/bench/bloat.c',
     'kernel/bench/larson.c',
     'kernel/bench/malloc.c',
     'kernel/bench/maple.c',

@@ -129,6 +129,7 @@ BENCH_WORKLOAD(mstress_run);
 BENCH_WORKLOAD(scratch_run);
 BENCH_WORKLOAD(maple_run);
 BENCH_WORKLOAD(open_run);
+BENCH_WORKLOAD(bloat_run);
 BENCH_WORKLOAD(yield_run);
 
 const char *batch_setup(const struct bench_test *test, struct bench_round *round);
@@ -138,6 +139,8 @@ const char *maple_setup(const struct bench_test *test, struct bench_round *round
 const char *maple_teardown(const struct bench_test *test, struct bench_round *round);
 const char *open_setup(const struct bench_test *test, struct bench_round *round);
 const char *open_teardown(const struct bench_test *test, struct bench_round *round);
+const char *bloat_setup(const struct bench_test *test, struct bench_round *round);
+const char *bloat_teardown(const struct bench_test *test, struct bench_round *round);
 const char *typed_setup(const struct bench_test *test, struct bench_round *round);
 const char *typed_teardown(const struct bench_test *test, struct bench_round *round);
 
@@ -146,6 +149,7 @@ enum batch_kind { BATCH_ALLOC, BATCH_FREE };
 enum remote_kind { REMOTE_ONE_TO_ONE, REMOTE_MANY_TO_ONE, REMOTE_ONE_TO_MANY };
 enum typed_kind { TYPED_NODE, TYPED_DENTRY, TYPED_INODE };
 enum maple_kind { MAPLE_PLACE, MAPLE_SCATTERED };
+enum bloat_kind { BLOAT_FREE, BLOAT_HELD };
 #define BATCH_OBJECTS      10000u
 #define THREADTEST_OBJECTS 1000u
 #define LARSON_SLOTS       1024u

@@ -48,6 +48,12 @@
         .teardown = open_teardown                                                                  \
     }
 
+#define BLOAT(shape, which)                                                                        \
+    {                                                                                              \
+        .name = "rcu-bloat/" shape, .run = bloat_run, .kind = (which), .cpus = BENCH_ALL,          \
+        .min_cpus = 2, .setup = bloat_setup, .teardown = bloat_teardown                            \
+    }
+
 #define PAGES(order)                                                                               \
     {.name = "pages/" #order "/solo", .run = pages_run, .kind = (order)},                          \
     {                                                                                              \
@@ -144,6 +150,9 @@ const struct bench_test bench_tests[] = {
     /* two caches that take turns */
     OPEN("solo", BENCH_SOLO),
     OPEN("all-cpus", BENCH_ALL),
+    /* kfree_rcu at full rate, with a CPU that reads for long and without */
+    BLOAT("free", BLOAT_FREE),
+    BLOAT("held", BLOAT_HELD),
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
 

@@ -58,13 +58,13 @@ def test_a_test_that_does_not_exist_is_no_success(boot):
 
 
 SHAPES = ('batch/64,batch/131072,remote/64,remote/65536,typed,pages/0,pages/5,larson,xmalloc,threadtest,mstress,'
-          'cache-scratch,maple,open')
+          'cache-scratch,maple,open,rcu-bloat')
 ALONE = {'batch/64/alloc', 'batch/64/free', 'batch/131072/alloc', 'batch/131072/free', 'typed/node', 'typed/dentry',
          'typed/inode', 'pages/0/solo', 'pages/0/all-cpus', 'pages/5/solo', 'pages/5/all-cpus', 'larson', 'threadtest',
          'mstress', 'cache-scratch', 'maple/solo', 'maple/all-cpus', 'maple/scattered/solo',
          'maple/scattered/all-cpus', 'open/solo', 'open/all-cpus'}
 TOGETHER = {f'remote/{size}/{shape}' for size in (64, 65536)
-            for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc'}
+            for shape in ('one-to-one', 'many-to-one', 'one-to-many')} | {'xmalloc', 'rcu-bloat/free', 'rcu-bloat/held'}
 
 
 def sound_shapes(done, cpus):
@@ -116,5 +116,5 @@ def test_shapes_by_operations(boot):
     """Under kbench.ops a round is as long as it was asked to be, whatever size the workload's batches have."""
     done = boot(f'kbench=1 kbench.ops=1500 tests={SHAPES}', cpus=2, kind='host', variant='host').sound()
     for name, body in sound_shapes(done, 2).items():
-        givers = 1 if name.endswith(('/solo', '/one-to-one')) or name.startswith('remote/') else 2
+        givers = 1 if name.endswith(('/solo', '/one-to-one')) or name.startswith(('remote/', 'rcu-bloat/')) else 2
         assert body['operations'] == 1500 * givers, name
