@@ -42,6 +42,13 @@ def test_a_contradiction_may_come_from_an_axis():
     assert not experiment.check_arms(good(axis.replace("lock=mcs", "lock=mcs force=1")), {"A": KNOBS, "B": KNOBS}, True)
 
 
+def test_who_does_not_name_a_view_has_none_where_another_arm_has_one():
+    assert [(arm.live, arm.told) for arm in good().arms] == [(None, "front=none"), (None, "front=bounded")]
+    watched = good(GOOD.replace('B = "front=bounded"', 'B = { live = "web" }'))
+    assert [(arm.live, arm.told) for arm in watched.arms] == [("off", "front=none live=off"), ("web", "live=web")]
+    assert watched.line_at(watched.arms[1], {}) == "kbench=2 tests=malloc/64,yield/*", "it is not the kernel's"
+
+
 @pytest.mark.parametrize("old, new, line, key, word", [
     ("front=bounded", "frnt=bounded", 10, "arms.B", "front"),
     ("front=bounded", "front=bonded", 10, "arms.B", "front=bounded"),
@@ -51,6 +58,7 @@ def test_a_contradiction_may_come_from_an_axis():
     ('B = "front=bounded"', 'B = 3', 10, "arms.B", "text"),
     ('B = "front=bounded"', 'B = { agrs = "front=bounded" }', 10, "arms.B.agrs", "args"),
     ('B = "front=bounded"', 'B = { rev = "x", image = "y" }', 10, "arms.B", "one build"),
+    ('B = "front=bounded"', 'B = { live = "wbe" }', 10, "arms.B.live", "web"),
     ('B = "front=bounded"', 'A = "front=bounded"', 10, "arms.A", "line 9"),
     ('B = ', 'C = ', 10, "arms.C", "A, B"),
     ('B = "front=bounded"\n', '', 8, "arms", "compare"),

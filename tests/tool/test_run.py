@@ -303,3 +303,34 @@ def test_shipped_experiments_finish_in_time():
         found = experiments.load(path)
         boots = len(found.points) * len(found.arms) * found.pairs
         assert boots * 7 <= 4 * 60 and boots * 9 <= 10 * 60, f"{path}: {boots} boots"
+
+
+def views(run):
+    """Live views of this run and those who look at them: their command lines."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                words = file.read().split("\0")
+        except OSError:
+            continue
+        if "telemetry.live" in words and str(run) in words or "telemetry.live.looker" in words:
+            found.append(words)
+    return found
+
+
+def test_an_arm_may_have_a_live_view_that_is_looked_at(lab):
+    path = fake_machine.experiment(lab.folder / "x", pairs=1)
+    path.write_text(path.read_text().replace('args = "front=bounded"', 'args = "front=bounded", live = "web"'))
+    before = views(lab.out)
+    done = lab.tool("run", path, "--out", lab.out, "--live", "web", pace=2.0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "live view: http" not in done.stdout, "each arm has its own view, and the run none"
+    boots = lab.boots()
+    assert boots["01-A"]["live"] == {"view": "off"}
+    assert boots["01-B"]["live"]["view"] == "web"
+    assert boots["01-B"]["live"]["frames"] >= 1, "somebody looks, so it is drawn"
+    assert boots["01-B"]["live"]["cpu_seconds"] > 0
+    assert "live" not in boots["01-B"]["args"]
+    assert lab.json("results.json")["arms"] == {"A": "front=none live=off", "B": "front=bounded live=web"}
+    assert views(lab.out) == before

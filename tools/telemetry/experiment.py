@@ -24,6 +24,7 @@ ORDERS = ("abba", "alternate", "random")
 DEFAULT_PAIRS = 6
 DEFAULT_RETRIES = 2
 DEFAULT_EFFECT = 0.20
+LIVE = ("off", "web")  # of an arm: no live view while it boots, or a page with somebody who looks
 PACES = ("adjust", "ignore")  # times at one pace of the machine (pace.py), or as they were measured
 MOST_PAIRS = 10000
 MOST_POINTS = 64
@@ -43,10 +44,16 @@ class Arm:
     args: str
     rev: str | None = None
     image: str | None = None
+    live: str | None = None  # one of LIVE, in all arms of a file or in none
 
     @property
     def other_build(self):
         return self.rev is not None or self.image is not None
+
+    @property
+    def told(self):
+        """What sets the arm apart, as run.json and results.json tell it."""
+        return " ".join([*self.args.split(), *([f"live={self.live}"] if self.live else [])])
 
 
 @dataclasses.dataclass
@@ -205,10 +212,15 @@ class _Reader:
                 continue
             if not isinstance(item, dict):
                 self.fail(("arms", name), f"wants a text of arguments or a table, not {item!r}")
-            self.table(item, {"rev": str, "image": str, "args": str}, ("arms", name))
+            self.table(item, {"rev": str, "image": str, "args": str, "live": str}, ("arms", name))
             if "rev" in item and "image" in item:
                 self.fail(("arms", name), "names both a rev and an image; one build an arm")
-            arms.append(Arm(name, item.get("args", ""), item.get("rev"), item.get("image")))
+            if item.get("live", "off") not in LIVE:
+                near = did_you_mean(item["live"], LIVE)
+                self.fail(("arms", name, "live"), f"no view is called '{item['live']}'{near}")
+            arms.append(Arm(name, item.get("args", ""), item.get("rev"), item.get("image"), item.get("live")))
+        if any(arm.live for arm in arms):  # who does not say has none
+            arms = [dataclasses.replace(arm, live=arm.live or "off") for arm in arms]
         return arms
 
     def read_axes(self, value):

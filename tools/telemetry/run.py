@@ -135,7 +135,7 @@ def start(path, out=None, settings=()):
     if specs[0].kind == "icount":
         experiment.pairs, experiment.looks = 1, None  # every boot of an arm would be the same boot
     seed = secrets.randbits(32)
-    arms = {arm.name: arm.args for arm in experiment.arms}
+    arms = {arm.name: arm.told for arm in experiment.arms}
     info = {
         "schema": store.SCHEMA, "experiment": experiment.name, "title": experiment.title,
         "file": str(experiment.path.resolve()), "created": machine.now(), "git": build.git_state(), "tool": __version__, "qemu": qemu.version(),
@@ -185,7 +185,8 @@ def _prepare(run, experiment, specs, seed):
         line = argument_line(words, spec, knobs[arm.name])
         if len(line) > qemu.LONGEST_ARGUMENTS:
             experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most {qemu.LONGEST_ARGUMENTS}")
-        order.append({**slot.describe(), "point_index": slot.point_index, "args": line})
+        order.append({**slot.describe(), "point_index": slot.point_index, "args": line,
+                      **({"live": arm.live} if arm.live else {})})
     run.info["arm_images"] = {name: checksums[name] for name in by_name}
     if len(set(run.info["arm_images"].values())) > 1:
         run.info["warnings"].append("images differ: code layout differs too, so a difference need not be the arm's doing")
@@ -291,23 +292,32 @@ class Session:
         spec = self.specs[entry["point_index"]]
         folder = self.run.start_boot(name)
         show.started(name, arm)
-        arguments = entry["args"]
+        arguments, seen, view = entry["args"], {"view": "off"}, None
         try:
+            if entry.get("live") == "web":
+                from . import live
+                view = live.Watched(self.run.dir, name)
             running = machine.start(spec, self.images[arm], arguments, folder)
             ended = running.wait(show.tick)
+            if view is not None:
+                seen = view.cost()
             result, verdict = judge(folder, ended, arguments, self.knobs[arm])
         except KeyboardInterrupt:
             self.archive(entry, attempt, None, (outcome.INCOMPLETE, "interrupted by the user"), None)
             raise
         except OSError as error:
             raise cannot_write(folder, error) from error
-        boot = self.archive(entry, attempt, ended, verdict, result)
+        finally:
+            if view is not None:
+                view.end()
+        boot = self.archive(entry, attempt, ended, verdict, result, seen)
         done[boot["id"]] = boot
         if boot["outcome"] == outcome.REFUSED:
             self.refused(entry, result, boot, show)
         show.ended(boot, result, *self.progress(done))
 
-    def archive(self, entry, attempt, ended, verdict, result):
+    def archive(self, entry, attempt, ended, verdict, result, seen=None):
+        """seen: what the arm's own live view was, where arms have one."""
         spec = self.specs[entry["point_index"]]
         boot = {
             "id": self.identity(entry, attempt), "arm": entry["arm"], "point": entry["point"],
@@ -322,6 +332,8 @@ class Session:
             "vcpu_seconds": ended.vcpu_seconds if ended else [], "vcpu_wait_seconds": ended.vcpu_wait_seconds if ended else [],
             "pinned": ended.pinned if ended else [],
             "image": self.info["arm_images"][entry["arm"]]}
+        if "live" in entry:
+            boot["live"] = seen or {"view": entry["live"]}
         if result is not None:
             result.update({key: boot[key] for key in ("id", "arm", "point", "pair")})
         self.run.end_boot(boot["id"], boot, result)
@@ -444,7 +456,7 @@ def prepare_again(run_folder):
     specs = _specs(experiment)
     if specs[0].kind == "icount":
         experiment.pairs, experiment.looks = 1, None
-    info["arms"] = {arm.name: arm.args for arm in experiment.arms}
+    info["arms"] = {arm.name: arm.told for arm in experiment.arms}
     info["skipped"] = []
     info["machine"], info["machines"] = specs[0].describe(), [spec.describe() for spec in specs]
     return _prepare(run_folder, experiment, specs, info["seed"])
@@ -454,6 +466,8 @@ def finish(session, live, port):
     """Boots what is missing, then analyses, reports and says. Closes the run in any case."""
     run_folder, view = session.run, None
     kind = choose_view(live)
+    if any("live" in entry for entry in session.info["order"]):
+        kind = "off"  # each arm has the view that its file gives it, and nobody else looks
     show = progress.make(quiet=kind == "term")
     try:
         show.say(f"run: {run_folder.dir}")

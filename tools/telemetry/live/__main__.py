@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("kind", choices=("web", "term"))
     parser.add_argument("run_dir")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--boot", help="show this boot of the run alone")
     parser.add_argument("--parent", type=int,
                         help="end when this process, which must be the parent, does")
     parser.add_argument("--linger", type=float, default=LINGER,
@@ -38,7 +39,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     alive = lower_priority(options.parent)
-    source = feed.RunFeed(options.run_dir)
+    source = feed.RunFeed(options.run_dir, options.boot)
     try:
         if options.kind == "term":
             term.show(source, linger=options.linger, alive=alive)

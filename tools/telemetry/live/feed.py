@@ -30,10 +30,11 @@ def read_json(path: Path) -> dict:
 
 class RunFeed:
     """A run folder, from before its first boot to its end. Boots are read in the order in which
-    they began."""
+    they began. boot: the name of the only one to read."""
 
-    def __init__(self, run_dir: str | Path):
+    def __init__(self, run_dir: str | Path, boot: str | None = None):
         self.run_dir = Path(run_dir)
+        self.only = boot
         self.state = RunState()
         self.ended = False
         self._order: dict[str, dict] = {}
@@ -76,7 +77,8 @@ class RunFeed:
             found = [path for path in (self.run_dir / "boots").iterdir() if path.is_dir()]
         except OSError:
             return []
-        new = [path for path in found if path.name not in self._done]
+        new = [path for path in found if path.name not in self._done
+               and self.only in (None, path.name)]
         return sorted(new, key=self._began)
 
     @staticmethod

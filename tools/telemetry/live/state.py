@@ -3,10 +3,10 @@
 What a counter means to its panel stands in timeline.py, by rules, so that none is named here.
 
 Memory is bounded: per boot a window of WINDOW buckets of WIDTH seconds (levels: FINE times as
-many), the last values of the counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST results
-a test; per run one figure a test and boot. What was lost is a gap in every line: buckets between the
-record before a loss and the one after it have no value. Time is the kernel's, so that nothing moves
-while nothing comes.
+many), the last values of the counters that feed a panel (at most KEYS_MOST), and ROUNDS_MOST
+results a test; per run one figure a test and boot. What was lost is a gap in every line: buckets
+between the record before a loss and the one after it have no value. Time is the kernel's, so that
+nothing moves while nothing comes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BootState:
         # of the newest test that sent any: by (level, call), and frees by (allocating, freeing CPU)
         self.latency: dict[tuple[str, str], Histogram] = {}
         self.matrix: dict[tuple[int, int], int] = {}
-        self._observed: dict[int, tuple[dict, dict]] = {}  # the two by test: rounds of tests take turns
+        self._observed: dict[int, tuple[dict, dict]] = {}  # the two, by test: rounds take turns
         self._values: dict[tuple, tuple[int, int]] = {}
         self._totals: dict[tuple, int] = {}  # of each gauge's line, over its instances
         self._exchanged: dict[tuple, float] = {}  # (scope, instance): with its barn, in this test
