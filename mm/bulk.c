@@ -157,8 +157,8 @@ size_t heap_kfree_bulk(struct heap *h, size_t n, void *const *p)
         struct frame *f = frame_of(&h->frames, p[i]);
         u64 tag = f ? pages_owner(h, f) : FRAME_NONE;
 
-        freed += TAG_KIND(tag) == FRAME_SLAB ? pending_add(&pending, TAG_CACHE(tag), p[i])
-                                             : heap_kfree(h, p[i]);
+        freed +=
+            TAG_IS_USERS(tag) ? pending_add(&pending, TAG_CACHE(tag), p[i]) : heap_kfree(h, p[i]);
     }
     pending_flush(&pending);
     return freed;

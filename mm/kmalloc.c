@@ -2,7 +2,8 @@
  * no object of a slab.
  *
  * size → class by one table look-up ((size - 1) / 16, up to 8192 bytes). address → owner by the
- * frame's tag: SLAB leads to the cache, LARGE to the pages; everything else is a bad free.
+ * frame's tag: SLAB leads to the cache, LARGE to the pages; everything else is a bad free, and so is
+ * an object of an internal cache: a magazine freed by a user would be written over while it is in use.
  *
  * kmalloc(0) is ZERO_SIZE_PTR. A size too large returns NULL. krealloc and aligned blocks are in
  * krealloc.c.

@@ -21,7 +21,7 @@ size_t heap_ksize(struct heap *h, const void *p)
     if (!f)
         return 0;
     tag = pages_owner(h, f);
-    if (TAG_KIND(tag) == FRAME_SLAB)
+    if (TAG_IS_USERS(tag))
         return object_live(TAG_CACHE(tag), (void *)(uintptr_t)p) ? TAG_CACHE(tag)->size : 0;
     if (TAG_KIND(tag) == FRAME_LARGE && ((uintptr_t)p & (PAGE_SIZE - 1)) == 0)
         return PAGE_SIZE << TAG_ORDER(tag);

@@ -60,7 +60,7 @@
 /* -- frames -- */
 
 enum frame_tag {
-    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 */
+    FRAME_SLAB, /* 0: the tag is the address of the cache, whose low bits are 0 (or TAG_INTERNAL) */
     FRAME_NONE,
     FRAME_RESERVED,
     FRAME_FREE,
@@ -84,10 +84,15 @@ struct frame {
 /* One word says kind and order, or kind and cache, so that a free learns its owner from one
  * load. */
 #define TAG(kind, order) ((u64)(kind) | (u64)(order) << 8)
-#define TAG_SLAB(cache)  ((u64)(uintptr_t)(cache))
-#define TAG_KIND(t)      ((enum frame_tag)((t)&7))
-#define TAG_CACHE(t)     ((struct kmem_cache *)(uintptr_t)(t)) /* SLAB only */
-#define TAG_ORDER(t)     ((unsigned)((t) >> 8))                /* not SLAB */
+#define TAG_INTERNAL                                                                               \
+    8u /* beside SLAB: the cache is mm's own, and its objects are no user's to free */
+#define TAG_SLAB(cache) ((u64)(uintptr_t)(cache) | ((cache)->internal ? TAG_INTERNAL : 0))
+#define TAG_KIND(t)     ((enum frame_tag)((t)&7))
+#define TAG_CACHE(t)    ((struct kmem_cache *)(uintptr_t)((t) & ~(u64)TAG_INTERNAL)) /* SLAB only */
+#define TAG_ORDER(t)    ((unsigned)((t) >> 8))                                       /* not SLAB */
+/* t is the address of a cache that users allocate from: all other tags have one of these bits. */
+#define TAG_IS_USERS(t)    (((t)&15) == 0)
+#define TAG_USERS_CACHE(t) ((struct kmem_cache *)(uintptr_t)(t))
 
 static ALWAYS_INLINE u64 frame_tag_load(const struct frame *f)
 {

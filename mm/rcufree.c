@@ -111,7 +111,7 @@ bool heap_kfree_rcu(struct heap *h, void *p, struct rcu_head *head)
     if (!f)
         return badfree(h, BADFREE_foreign, p, 0, NULL);
     tag = pages_owner(h, f);
-    if (TAG_KIND(tag) == FRAME_SLAB)
+    if (TAG_IS_USERS(tag))
         return object_free_rcu(TAG_CACHE(tag), p, head);
     if (TAG_KIND(tag) != FRAME_LARGE)
         return badfree(h, badfree_kind_of(h, p), p, tag, NULL);

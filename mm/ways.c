@@ -14,7 +14,7 @@
  *                 functions around it, whatever it is
  *
  * kfree of a typed cache's object goes by the heap's way. That serves caches without an array too
- * (those with a constructor, internal ones), as a limit of 0 looks full.
+ * (those with a constructor), as a limit of 0 looks full.
  *
  * Locking: none of its own. Contexts: thread, interrupt; choosing: boot, and the making of a cache. */
 #include "extras_impl.h"
@@ -59,8 +59,8 @@ static ALWAYS_INLINE bool kfree_way(struct heap *h, void *p, enum knob_value obj
     if (unlikely(i >= h->frames.count))
         return kfree_outside(h, p);
     tag = frame_tag_load(heap_frame(h, i));
-    if (likely(TAG_KIND(tag) == FRAME_SLAB))
-        return free_way(TAG_CACHE(tag), p, objstate, shape, false);
+    if (likely(TAG_IS_USERS(tag)))
+        return free_way(TAG_USERS_CACHE(tag), p, objstate, shape, false);
     return kfree_other(h, p, tag);
 }
 
@@ -140,9 +140,9 @@ static bool kfree_by_cache(struct heap *h, void *p)
     if (unlikely(i >= h->frames.count))
         return kfree_outside(h, p);
     tag = frame_tag_load(heap_frame(h, i));
-    if (unlikely(TAG_KIND(tag) != FRAME_SLAB))
+    if (unlikely(!TAG_IS_USERS(tag)))
         return kfree_other(h, p, tag);
-    return TAG_CACHE(tag)->calls.free(TAG_CACHE(tag), p);
+    return TAG_USERS_CACHE(tag)->calls.free(TAG_USERS_CACHE(tag), p);
 }
 
 /* owner=lock: the tag is read under the page lock. */
@@ -154,9 +154,9 @@ static bool kfree_locked(struct heap *h, void *p)
     if (unlikely(!f))
         return kfree_outside(h, p);
     tag = pages_owner_locked_read(h, f);
-    if (unlikely(TAG_KIND(tag) != FRAME_SLAB))
+    if (unlikely(!TAG_IS_USERS(tag)))
         return kfree_other(h, p, tag);
-    return TAG_CACHE(tag)->calls.free(TAG_CACHE(tag), p);
+    return TAG_USERS_CACHE(tag)->calls.free(TAG_USERS_CACHE(tag), p);
 }
 
 /* -- timed, and with a note of who allocates (latency=on, matrix=on) -- */

@@ -376,7 +376,7 @@ static bool unknowable(enum door door, const void *p)
         return false;
     if (door == DOOR_PAGES)
         return TAG_KIND(tag) == FRAME_PAGES;
-    return TAG_KIND(tag) == FRAME_SLAB && z.knobs.objstate == V_objstate_off;
+    return TAG_IS_USERS(tag) && z.knobs.objstate == V_objstate_off;
 }
 
 static void op_bad_free(void)

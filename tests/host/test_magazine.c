@@ -68,6 +68,40 @@ static void empty_and_balanced(struct test_heap *t, struct kmem_cache *c)
     EXPECT_TRUE(heap_good(t));
 }
 
+/* A magazine lies in a slab like any object, allocated; but its address is nobody's to free. */
+TEST(a_magazine_is_refused_at_every_door)
+{
+    static const char *const lines[] = {
+        "front=magazine",
+        "front=sheaf",
+        "front=magazine owner=lock objstate=off",
+        "front=sheaf objstate=side stats.slab=global",
+    };
+
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        struct rcu_head head;
+        struct test_heap t;
+        struct kmem_cache *c;
+        void *main;
+
+        REQUIRE(heap_new(&t, lines[a], 32, 1));
+        c = &t.h->kmalloc[2];
+        stock(c, 10);
+        main = mine(c)->main;
+        REQUIRE(main != NULL);
+        EXPECT_EQ(heap_ksize(t.h, main), 0u);
+        EXPECT_FALSE(heap_kfree(t.h, main));
+        EXPECT_FALSE(kmem_cache_free(c, main));
+        EXPECT_EQ(heap_kfree_bulk(t.h, 1, &main), 0u);
+        EXPECT_EQ(kmem_cache_free_bulk(c, 1, &main), 0u);
+        EXPECT_FALSE(heap_kfree_rcu(t.h, main, &head));
+        EXPECT_NULL(heap_krealloc(t.h, main, 8));
+        EXPECT_EQ(heap_badfree_count(t.h, BADFREE_wrong_cache), 6u);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
 /* -- sizes -- */
 
 TEST(sizes_are_the_published_ones)
