@@ -17,6 +17,7 @@
  * empty sheaf is only offered (the lock is tried): it is not worth waiting for.
  *
  * Locking: barn.lock, under which no other is taken. Contexts: thread, interrupt; interrupts off. */
+#include "latency_impl.h"
 #include "sheaf_impl.h"
 
 static u64 *row(const struct kmem_cache *c)
@@ -87,16 +88,36 @@ static bool full_enough_locked(const struct kmem_cache *c, const struct barn *b)
     return b->fulls >= c->heap->barn_full || FAULT(barn_full);
 }
 
+/* -- a visit, timed under latency=on; what one is for decides whose call it counts as -- */
+
+static u64 enter(struct kmem_cache *c, enum latency_call call)
+{
+    u64 start = 0;
+
+    if (unlikely(c->heap->latency_on))
+        start = latency_begin(&c->heap->latency, LATENCY_barn, call);
+    spin_lock(&barn_of(c)->lock);
+    return start;
+}
+
+static void leave(struct kmem_cache *c, enum latency_call call, u64 start)
+{
+    spin_unlock(&barn_of(c)->lock);
+    if (unlikely(start))
+        latency_end(&c->heap->latency, LATENCY_barn, call, start);
+}
+
 /* -- trading -- */
 
 struct sheaf *barn_get_full(struct kmem_cache *c)
 {
     struct barn *b = barn_of(c);
     struct sheaf *s;
+    u64 start;
 
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_ALLOC);
     s = pop_full_locked(b);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_ALLOC, start);
     count(c, s ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return s;
 }
@@ -105,10 +126,11 @@ struct sheaf *barn_get_empty(struct kmem_cache *c)
 {
     struct barn *b = barn_of(c);
     struct sheaf *s;
+    u64 start;
 
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_FREE);
     s = pop_empty_locked(b);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_FREE, start);
     count(c, s ? CACHE_barn_get_empty : CACHE_barn_get_empty_fail, 1);
     return s;
 }
@@ -117,12 +139,13 @@ struct sheaf *barn_get_full_or_empty(struct kmem_cache *c)
 {
     struct barn *b = barn_of(c);
     struct sheaf *s;
+    u64 start;
 
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_ALLOC);
     s = pop_full_locked(b);
     if (!s)
         s = pop_empty_locked(b);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_ALLOC, start);
     count(c, s && s->size ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return s;
 }
@@ -131,13 +154,14 @@ struct sheaf *barn_trade_empty(struct kmem_cache *c, struct sheaf *empty)
 {
     struct barn *b = barn_of(c);
     struct sheaf *full;
+    u64 start;
 
     ASSERT(empty->size == 0);
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_ALLOC);
     full = pop_full_locked(b);
     if (full)
         push_empty_locked(b, empty);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_ALLOC, start);
     count(c, full ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return full;
 }
@@ -146,8 +170,9 @@ enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struc
 {
     enum barn_answer answer = BARN_TAKEN;
     struct barn *b = barn_of(c);
+    u64 start;
 
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_FREE);
     if (full_enough_locked(c, b)) {
         answer = BARN_FULL;
     } else {
@@ -157,7 +182,7 @@ enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struc
         else
             answer = BARN_NO_EMPTY;
     }
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_FREE, start);
     count(c,
           answer == BARN_TAKEN  ? CACHE_barn_put
           : answer == BARN_FULL ? CACHE_barn_refused_full
@@ -170,13 +195,14 @@ bool barn_put_full(struct kmem_cache *c, struct sheaf *full, enum cache_counter 
 {
     struct barn *b = barn_of(c);
     bool taken;
+    u64 start;
 
     ASSERT(full->size > 0);
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_FREE);
     taken = !full_enough_locked(c, b);
     if (taken)
         push_full_locked(b, full);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_FREE, start);
     count(c, taken ? CACHE_barn_put : why, 1);
     return taken;
 }
@@ -272,8 +298,9 @@ struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
     u32 from_partial = 0, from_full = 0, swapped = 0;
     struct barn *b = barn_of(c);
     struct sheaf *partial;
+    u64 start;
 
-    spin_lock(&b->lock);
+    start = enter(c, LATENCY_ALLOC);
     if (c->heap->barn_swap)
         swapped = swap_locked(c, b, &s);
     partial = s->size < s->capacity ? pop_partial_locked(b) : NULL;
@@ -282,7 +309,7 @@ struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
         put_source_locked(c, b, partial);
     }
     from_full = copy_until_full_locked(c, b, s);
-    spin_unlock(&b->lock);
+    leave(c, LATENCY_ALLOC, start);
     count(c, CACHE_prefill_from_partial, from_partial);
     count(c, CACHE_prefill_from_barn, from_full);
     count(c, CACHE_prefill_swapped, swapped);

@@ -23,6 +23,7 @@
  *
  * Locking: depot.lock, under which no other is taken. Contexts: thread, interrupt; interrupts
  * off. */
+#include "latency_impl.h"
 #include "magazine_impl.h"
 
 #define CONTENDED_MOST 3u /* times in an interval that are no reason to grow */
@@ -42,6 +43,8 @@ static const struct {
 _Static_assert(SHEAF_BYTES(143) <= SHEAF_POOL_MIN << (SHEAF_POOLS - 1), "a pool has room for any");
 
 struct visit { /* what is to be told after the lock */
+    enum latency_call call;
+    u64 start; /* cycles; 0: it is not timed */
     bool resized;
     struct resize_report report;
 };
@@ -182,12 +185,17 @@ static void time_locked(struct kmem_cache *c, struct visit *v)
     d->until = now + hz / 1000 * c->heap->mag_interval;
 }
 
-static void enter(struct kmem_cache *c, struct visit *v)
+static void enter(struct kmem_cache *c, struct visit *v, enum latency_call call)
 {
     struct depot *d = &c->depot;
-    bool contended = FAULT(depot_busy) || !spin_trylock(&d->lock);
+    bool contended;
 
     v->resized = false;
+    v->call = call;
+    v->start = 0;
+    if (unlikely(c->heap->latency_on))
+        v->start = latency_begin(&c->heap->latency, LATENCY_barn, call);
+    contended = FAULT(depot_busy) || !spin_trylock(&d->lock);
     if (unlikely(contended))
         spin_lock(&d->lock);
     time_locked(c, v);
@@ -205,6 +213,8 @@ static void leave(struct kmem_cache *c, const struct visit *v)
     void (*tell)(const struct resize_report *) = c->heap->resize_handler;
 
     spin_unlock(&c->depot.lock);
+    if (unlikely(v->start))
+        latency_end(&c->heap->latency, LATENCY_barn, v->call, v->start);
     if (likely(!v->resized))
         return;
     count(c, counter[v->report.why], 1);
@@ -241,7 +251,7 @@ static struct sheaf *trade(struct kmem_cache *c, struct mag_list *from, struct m
     struct sheaf *got, *stale = NULL;
     struct visit v;
 
-    enter(c, &v);
+    enter(c, &v, from == &d->full ? LATENCY_ALLOC : LATENCY_FREE);
     got = pop_locked(d, from);
     if (got)
         stale = take_in_locked(d, to, given);
@@ -283,7 +293,7 @@ void depot_add_empty(struct kmem_cache *c, struct sheaf *empty)
     struct sheaf *stale;
     struct visit v;
 
-    enter(c, &v);
+    enter(c, &v, LATENCY_FREE);
     stale = take_in_locked(d, &d->empty, empty);
     leave(c, &v);
     if (stale)

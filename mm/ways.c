@@ -198,12 +198,16 @@ static bool observed(const struct heap *h)
     return h->latency_on || h->matrix_on;
 }
 
+/* An internal cache's calls are nobody's, so nobody is told of them. */
 void cache_way(struct kmem_cache *c)
 {
     const struct way *w = way_of(c);
 
     c->inner = c->mode ? w->extras : w->plain;
-    c->calls = observed(c->heap) ? (struct cache_calls){alloc_observed, free_observed} : c->inner;
+    if (observed(c->heap) && !c->internal)
+        c->calls = (struct cache_calls){alloc_observed, free_observed};
+    else
+        c->calls = c->inner;
 }
 
 /* The classes have one shape and one mode. */

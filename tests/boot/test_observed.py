@@ -12,7 +12,8 @@ def observed(done):
 
 
 @pytest.mark.parametrize('kind,arm', [
-    ('host', 'front=bounded'), ('host', 'front=none pcp=off poison=full'), ('tcg', 'front=bounded stats.slab=global'),
+    ('host', 'front=bounded'), ('host', 'front=none pcp=off poison=full'), ('host', 'front=magazine mag.interval=20'),
+    ('tcg', 'front=bounded stats.slab=global'), ('tcg', 'front=sheaf'),
 ])
 def test_every_free_has_its_cell_and_one_in_so_many_its_bucket(boot, kind, arm):
     machine = {'kind': 'host', 'variant': 'host'} if kind == 'host' else {}

@@ -4,6 +4,8 @@
 static const char *const arms[] = {
     "latency=on latency.every=3 matrix=on",
     "latency=on latency.every=7 matrix=on front=none owner=lock poison=full",
+    "latency=on latency.every=2 matrix=on front=sheaf stats.slab=global",
+    "latency=on latency.every=3 front=magazine objstate=off owner=lock",
     "front=none owner=lock stats.slab=global stats.large=global pcp=off",
     "front=none objstate=side",
     "front=none objstate=off poison=free",

@@ -34,6 +34,8 @@ TEST(one_call_in_so_many_is_timed_at_each_level)
         "latency=on latency.every=5 front=bounded",
         "latency=on latency.every=5 objstate=side front=bounded poison=full",
         "latency=on latency.every=5 objstate=off front=none",
+        "latency=on latency.every=5 front=sheaf stats.slab=global",
+        "latency=on latency.every=5 front=magazine objstate=side",
     };
 
     for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
@@ -68,6 +70,60 @@ TEST(one_call_in_so_many_is_timed_at_each_level)
         EXPECT_EQ(samples(&t, LATENCY_pages, LATENCY_ALLOC), pcp ? 400u : 0u);
         EXPECT_EQ(samples(&t, LATENCY_pages, LATENCY_FREE), pcp ? 400u : 0u);
         EXPECT_EQ(samples(&t, LATENCY_buddy, LATENCY_FREE), pcp ? 0u : 400u);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
+static u64 sum(const struct kmem_cache *c, const enum cache_counter *which, unsigned n)
+{
+    u64 total = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        total += counter_read(&cache_row(c, 0)[which[i]]);
+    return total;
+}
+
+/* Every visit is timed, and counted by what it was for. */
+TEST(visits_to_barn_and_depot_are_timed)
+{
+    static const enum cache_counter barn_alloc[] = {CACHE_barn_get, CACHE_barn_get_fail};
+    static const enum cache_counter barn_free[] = {CACHE_barn_get_empty, CACHE_barn_get_empty_fail,
+                                                   CACHE_barn_put, CACHE_barn_refused_full,
+                                                   CACHE_barn_refused_no_empty};
+    static const enum cache_counter depot_alloc[] = {CACHE_depot_get};
+    static const enum cache_counter depot_free[] = {CACHE_depot_get_empty,
+                                                    CACHE_depot_get_empty_fail, CACHE_mag_new};
+    static void *p[3000];
+
+    for (unsigned magazines = 0; magazines < 2; magazines++) {
+        struct kmem_cache *c;
+        struct test_heap t;
+        u64 alloc, free;
+
+        REQUIRE(heap_new(&t,
+                         magazines ? "latency=on latency.every=1 front=magazine"
+                                   : "latency=on latency.every=1 front=sheaf barn.full=3",
+                         32, 1));
+        c = &t.h->kmalloc[2];
+        heap_observe_reset(t.h);
+        for (unsigned turn = 0; turn < 2; turn++) {
+            for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+                REQUIRE((p[i] = kmem_cache_alloc(c)) != NULL);
+            for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+                EXPECT_TRUE(kmem_cache_free(c, p[i]));
+        }
+        alloc = magazines ? sum(c, depot_alloc, ARRAY_SIZE(depot_alloc))
+                          : sum(c, barn_alloc, ARRAY_SIZE(barn_alloc));
+        free = magazines ? sum(c, depot_free, ARRAY_SIZE(depot_free))
+                         : sum(c, barn_free, ARRAY_SIZE(barn_free));
+        EXPECT_GE(alloc, 3u);
+        EXPECT_GE(free, 3u);
+        EXPECT_EQ(samples(&t, LATENCY_front, LATENCY_ALLOC),
+                  2 * ARRAY_SIZE(p)); /* and no sheaf's */
+        EXPECT_EQ(samples(&t, LATENCY_front, LATENCY_FREE), 2 * ARRAY_SIZE(p));
+        EXPECT_EQ(samples(&t, LATENCY_barn, LATENCY_ALLOC), alloc);
+        EXPECT_EQ(samples(&t, LATENCY_barn, LATENCY_FREE), free);
         EXPECT_TRUE(heap_good(&t));
         heap_delete(&t);
     }
@@ -125,6 +181,8 @@ TEST(the_matrix_counts_every_free_by_both_cpus)
         "matrix=on front=none pcp=off owner=lock stats.slab=global",
         "matrix=on latency=on latency.every=1 front=bounded",
         "matrix=on poison=full",
+        "matrix=on front=sheaf",
+        "matrix=on front=magazine latency=on poison=free",
     };
     static struct handover o;
 
