@@ -90,8 +90,19 @@ void pcp_put(struct heap *h, struct frame *f, unsigned order)
 static struct frame *get_refill(struct heap *h, struct pcp *p, unsigned order)
 {
     struct pcp_stack *s = &p->stack[order];
-    unsigned got = buddy_alloc_bulk(&h->buddy[0], order, s->block, s->batch);
+    unsigned got;
 
+    /* The pop before found nothing, or a drain about; since then interrupts were on, and somebody may have
+     * parked a block here. */
+    if (unlikely(s->count)) {
+        struct frame *f = s->block[s->count - 1];
+
+        pcp_count_set(s, s->count - 1);
+        plat_counter_add(&pcp_row(h)[NODE_pcp_hit], 1);
+        frame_tag_store(f, FRAME_NONE);
+        return f;
+    }
+    got = buddy_alloc_bulk(&h->buddy[0], order, s->block, s->batch);
     plat_counter_add(&pcp_row(h)[NODE_pcp_miss], 1);
     if (!got)
         return NULL;

@@ -5,6 +5,7 @@
 #ifndef MM_PCP_IMPL_H
 #define MM_PCP_IMPL_H
 
+#include "fault_impl.h"
 #include "mm_impl.h"
 
 static ALWAYS_INLINE struct pcp *pcp_mine(struct heap *h)
@@ -14,7 +15,7 @@ static ALWAYS_INLINE struct pcp *pcp_mine(struct heap *h)
 
 static ALWAYS_INLINE bool pcp_try_enter(struct pcp *p)
 {
-    return __atomic_exchange_n(&p->busy, 1, __ATOMIC_ACQUIRE) == 0;
+    return !FAULT(pcp_busy) && __atomic_exchange_n(&p->busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
 static ALWAYS_INLINE void pcp_leave(struct pcp *p)

@@ -1,5 +1,6 @@
 /* test_pcp.c: the per-CPU page caches: batches, parked blocks that cannot be freed twice, drains
  * that race with their owners, and shortage that finds what other CPUs have parked. */
+#include "../../mm/fault_impl.h"
 #include "heap_fixture.h"
 
 static u64 node_counter(struct test_heap *t, enum node_counter i)
@@ -175,6 +176,30 @@ static void shortage(void *arg)
         while (n)
             EXPECT_TRUE(heap_kfree(r->t->h, p[--n]));
     }
+}
+
+/* A pop finds a drain about and the refill after it does not: the stack need not be empty. */
+TEST(a_refill_looks_at_the_stack_again)
+{
+    struct test_heap t;
+    void *p[4], *q;
+
+    REQUIRE(heap_new(&t, "pcp=on", 16, 1));
+    for (unsigned i = 0; i < 4; i++)
+        REQUIRE((p[i] = alloc_pages(t.h, 0)) != NULL);
+    pcp_drain_all(t.h);
+    for (unsigned i = 0; i < 4; i++)
+        EXPECT_TRUE(free_pages(t.h, p[i], 0));
+    EXPECT_EQ(t.h->pcp->stack[0].count, 4u);
+    fault_arm(FAULT_pcp_busy, 0, 3); /* the pops on the way to the refill */
+    q = alloc_pages(t.h, 0);
+    EXPECT_EQ(fault_struck(FAULT_pcp_busy), 3u);
+    EXPECT_TRUE(q == p[3]);
+    EXPECT_EQ(t.h->pcp->stack[0].count, 3u);
+    EXPECT_TRUE(heap_good(&t));
+    EXPECT_TRUE(free_pages(t.h, q, 0));
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
 }
 
 /* Every CPU is short, drains all others, and none waits for ever. */
