@@ -192,6 +192,7 @@ TESTS = {
     'pcp': [],
     'rcu': [],
     'sheaf': [],
+    'shortage': [],
     'slab': [],
     'telemetry': TELEMETRY + ['kernel/hooks.c', 'kernel/mem_global.c'],
     'base_fmt': [],

@@ -28,6 +28,9 @@ void host_panic_handler_set(void (*fn)(const struct panic_info *info, const u64 
 /* fn(true): the calling CPU has no work from here on, or sleeps; fn(false): it goes on. Outside any
  * lock. Set before other CPUs exist; one handler. */
 void host_idle_handler_set(void (*fn)(bool idle));
+/* What plat_kick() makes an idle CPU call. Outside any lock; one handler, set while other CPUs have no
+ * work. */
+void host_kick_handler_set(void (*fn)(void));
 /* The function of this program that addr is in, or NULL; *offset gets the distance from its
  * start. */
 const char *host_symbol(u64 addr, u64 *offset);

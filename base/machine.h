@@ -26,7 +26,7 @@ size_t machine_cpu_bytes(void);
 /* Periodic timer interrupt on the calling CPU. hz = 0 stops it. */
 void machine_tick_set(unsigned hz);
 
-enum machine_ipi { MACHINE_IPI_RESCHEDULE, MACHINE_IPI_TEST, NR_MACHINE_IPIS };
+enum machine_ipi { MACHINE_IPI_RESCHEDULE, MACHINE_IPI_TEST, MACHINE_IPI_KICK, NR_MACHINE_IPIS };
 void machine_ipi_send(unsigned cpu, enum machine_ipi kind); /* cpu may be the caller's own */
 void machine_nmi_others(void);                              /* an NMI to every other started CPU */
 

@@ -54,6 +54,14 @@ void plat_sleep_ns(u64 ns);
  * Takes some microseconds, and a little from the others. Any context. */
 bool plat_order_others(void);
 
+/* Another CPU calls its kick handler (which is heap_drain_serve): on metal in an interrupt, hosted as soon
+ * as it has no work. False: in between it has to look for itself, at a quiescent state. Waits for nobody;
+ * any context but NMI. */
+bool plat_kick(unsigned cpu);
+/* Whether the caller may wait for other CPUs: a thread, interrupts on. Hosted there are none, so there
+ * it is true on every CPU, also between plat_irq_save() and its restore, where nobody may ask. */
+bool plat_may_wait(void);
+
 /* Offers bytes to the telemetry port; takes what fits now and returns how many. Never blocks.
  * Callers serialise (telemetry's drain). Any context. */
 size_t plat_sink_write(const void *bytes, size_t n);

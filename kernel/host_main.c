@@ -115,6 +115,12 @@ static void cpu_idle(bool idle)
     }
 }
 
+/* Memory is short elsewhere: called at quiescent states, and on idle CPUs when they are kicked. */
+static void serve_drain(void)
+{
+    heap_drain_serve(kheap);
+}
+
 /* -- bring-up, CPU 0 --------------------------------------------------------------------------- */
 
 static void make_heap(void)
@@ -195,6 +201,8 @@ void host_entry(struct bootinfo *info)
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
     rcu_init();                     /* whoever frees may defer it from now on */
     host_idle_handler_set(cpu_idle);
+    host_kick_handler_set(serve_drain);
+    rcu_set_quiescent_handler(serve_drain);
     make_heap();               /* one CPU's worth, every front end bypassed */
     provoke_at(PROVOKE_EARLY); /* the CPUs are known, their rows are not made */
     make_heap_cpus(cpus);

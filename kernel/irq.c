@@ -63,10 +63,23 @@ void kernel_ipi(enum machine_ipi kind, const void *regs)
     kernel_count(CPU_ipis, 1);
     if (kind == MACHINE_IPI_RESCHEDULE)
         sched_kicked();
+    else if (kind == MACHINE_IPI_KICK)
+        heap_drain_serve(kheap);
     else
         __atomic_store_n(&tests_taken[cpu].count, tests_taken[cpu].count + 1, __ATOMIC_RELEASE);
     if (idle)
         rcu_idle_enter();
+}
+
+bool plat_kick(unsigned cpu)
+{
+    machine_ipi_send(cpu, MACHINE_IPI_KICK);
+    return true;
+}
+
+bool plat_may_wait(void)
+{
+    return !plat_irqs_off();
 }
 
 void kernel_irq_exit(void)

@@ -18,6 +18,8 @@
  *                and crashed in that window
  *   early-panic  a panic when there is a heap but no CPU table yet
  *   absent-cpu   the firmware lists a CPU that does not exist: the boot must go on and name it
+ *   short        CPU 0 takes all pages while the others hold full arrays, first busy, then idle: it
+ *                panics if it is told that there are none while one of them still holds an object
  *   silent              a CPU holds up a grace period (lab.c)
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
@@ -53,8 +55,8 @@ static int cpu_of(const char *text, const char *what)
 bool provoke_valid(const char *text)
 {
     static const char *const plain[] = {
-        "none",        "nested",      "trap",    "overflow",  "hang",   "hang-off",
-        "early-alloc", "early-panic", "badfree", "selfcheck", "silent", "flood",
+        "none",        "nested",  "trap",      "overflow", "hang",  "hang-off", "early-alloc",
+        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
@@ -193,6 +195,85 @@ static void provoke_log_held(void)
     plat_run_on_cpus(1 | (u64)1 << (plat_cpu_count() - 1), panic_while_log_is_held, &held);
 }
 
+/* -- memory that others hold -- */
+
+static u32 hoarders; /* atomic: CPUs with full arrays; all ones: CPU 0 has what it wanted */
+
+static void hoard(void)
+{
+    void *p[64];
+
+    for (unsigned id = 0; id < KMALLOC_CLASSES; id++) {
+        unsigned n = 0;
+
+        while (n < ARRAY_SIZE(p) && (p[n] = kmalloc(cache_object_size(heap_cache(kheap, id)))))
+            n++;
+        while (n)
+            (void)kfree(p[--n]);
+    }
+}
+
+static u64 objects_held(void)
+{
+    u64 sum = 0;
+
+    for (unsigned id = 0; id < KMALLOC_CLASSES; id++) {
+        u64 g[NR_CACHE_COUNTERS] = {0};
+
+        cache_gauges(heap_cache(kheap, id), g);
+        sum += g[CACHE_front_objects] + g[CACHE_barn_objects] + g[CACHE_depot_objects];
+    }
+    return sum;
+}
+
+/* CPU 0: every page, until there are none; then all back. */
+static void take_all(const char *when)
+{
+    u64 before = objects_held(), pages = 0, left;
+    void **chain = NULL, **p;
+
+    while ((p = alloc_pages(kheap, 0))) {
+        *p = chain;
+        chain = p;
+        pages++;
+    }
+    left = objects_held();
+    while (chain) {
+        p = *chain;
+        (void)free_pages(kheap, chain, 0);
+        chain = p;
+    }
+    if (left)
+        PANIC(PANIC_boot, "memory was short while other CPUs held objects", left, before);
+    klog("short, others %s: %llu pages taken, %llu objects held before, 0 after", when,
+         (unsigned long long)pages, (unsigned long long)before);
+}
+
+static void short_while_busy(void *arg)
+{
+    (void)arg;
+    if (plat_cpu_id() != 0) {
+        hoard();
+        __atomic_add_fetch(&hoarders, 1, __ATOMIC_ACQ_REL);
+        while (__atomic_load_n(&hoarders, __ATOMIC_ACQUIRE) != ~(u32)0) {
+            rcu_quiescent();
+            plat_relax();
+        }
+        hoard();
+        return;
+    }
+    while (__atomic_load_n(&hoarders, __ATOMIC_ACQUIRE) != plat_cpu_count() - 1)
+        plat_relax();
+    take_all("busy");
+    __atomic_store_n(&hoarders, ~(u32)0, __ATOMIC_RELEASE);
+}
+
+static void provoke_short(void)
+{
+    plat_run_on_cpus(plat_all_cpus(), short_while_busy, NULL);
+    take_all("idle");
+}
+
 static void provoke_in_lab(const char *what)
 {
     /* Beyond the canonical addresses of any x86-64 machine. */
@@ -207,6 +288,8 @@ static void provoke_in_lab(const char *what)
         provoke_log_held();
     else if (strcmp(what, "flood") == 0)
         flood_and_tell();
+    else if (strcmp(what, "short") == 0)
+        provoke_short();
     else if (strcmp(what, "nested") == 0)
         PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
     else if (strcmp(what, "trap") == 0)

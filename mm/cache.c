@@ -36,16 +36,35 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj)
 
 /* -- slow path -- */
 
+void *cache_alloc_short(struct kmem_cache *c, unsigned long flags)
+{
+    void *obj = NULL;
+    u64 until = 0;
+
+    plat_irq_restore(flags);
+    /* Who serves mm/ itself is in the middle of a call, whose end will ask. */
+    while (!obj && !c->internal && heap_drain_others(c->heap, &until)) {
+        flags = plat_irq_save();
+        obj = slab_take_one(c);
+        plat_irq_restore(flags);
+    }
+    plat_counter_add(&cache_cpu_mine(c)->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    if (obj)
+        object_show(obj, c->size);
+    return obj;
+}
+
 /* Without a front end: one object straight from a slab. */
 void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
                          struct cache_cpu *cc)
 {
     void *obj = slab_take_one(c);
 
-    plat_counter_add(&cc->ctr[likely(obj) ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    if (unlikely(!obj))
+        return cache_alloc_short(c, flags);
+    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
     plat_irq_restore(flags);
-    if (likely(obj))
-        object_show(obj, size);
+    object_show(obj, size);
     return obj;
 }
 
@@ -62,12 +81,13 @@ static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags
 {
     void *obj = c->front->refill(c, cc);
 
-    if (obj && unlikely(!object_allocate(c, obj, c->objstate)))
+    if (unlikely(!obj))
+        return cache_alloc_short(c, flags);
+    if (unlikely(!object_allocate(c, obj, c->objstate)))
         return object_corrupt(c, obj);
-    plat_counter_add(&cc->ctr[obj ? CACHE_alloc_slow : CACHE_alloc_fail], 1);
+    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
     plat_irq_restore(flags);
-    if (obj)
-        object_show(obj, size);
+    object_show(obj, size);
     return obj;
 }
 

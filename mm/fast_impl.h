@@ -24,6 +24,9 @@ NOINLINE void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned lo
                                   struct cache_cpu *cc);
 NOINLINE bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags,
                                 struct cache_cpu *cc);
+/* Where an allocation found no memory: restores flags, asks other CPUs for theirs if it may, tries again,
+ * straight from the slabs, and counts how it ended. An object is ALLOCATED then. */
+NOINLINE COLD void *cache_alloc_short(struct kmem_cache *c, unsigned long flags);
 /* Stops the machine. It returns in name only, so that calling it costs the fast path no frame. */
 NOINLINE COLD void *object_corrupt(const struct kmem_cache *c, void *obj);
 /* Says why an object could not be claimed; false. */

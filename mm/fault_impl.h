@@ -18,6 +18,7 @@ enum fault {
     FAULT_refill_half, /* the slabs give half of what was asked for, and then nothing */
     FAULT_depot_busy,  /* the depot's lock is found taken */
     FAULT_resize,      /* the depot's size goes back to the first while a magazine is made */
+    FAULT_no_wait,     /* a call that is short may not wait for other CPUs */
     FAULT_pcp_busy,    /* a page cache's flag is found taken */
     NR_FAULTS
 };

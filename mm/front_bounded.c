@@ -37,11 +37,8 @@ static void *bounded_alloc(struct kmem_cache *c, size_t size, unsigned long flag
 {
     void *obj = refill(c, cc);
 
-    if (unlikely(!obj)) {
-        plat_counter_add(&cc->ctr[CACHE_alloc_fail], 1);
-        plat_irq_restore(flags);
-        return NULL;
-    }
+    if (unlikely(!obj))
+        return cache_alloc_short(c, flags);
     object_set(c, obj, OBJECT_ALLOCATED); /* this CPU has just made it CACHED */
     plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
     plat_irq_restore(flags);

@@ -30,7 +30,7 @@ void *table_alloc(struct heap *h, size_t bytes)
 
     while (PAGE_SIZE << order < bytes)
         order++;
-    f = pages_get(h, order);
+    f = pages_get_waiting(h, order);
     if (!f)
         return NULL;
     frame_tag_store(f, TAG(FRAME_PAGES, order));
@@ -209,6 +209,7 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
 {
     struct node_row *nodes;
     struct rcu_batch *batches;
+    struct drain_cpu *drain;
     struct cpu_row *rows;
 
     CHECK_VALUES(cpus >= 1 && cpus <= MAX_CPUS && h->cpus == 0, cpus, h->cpus);
@@ -218,7 +219,8 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     nodes = region_alloc(h, sizeof(*nodes));
     rows = region_alloc(h, sizeof(*rows));
     batches = region_alloc(h, sizeof(*batches));
-    CHECK(nodes && rows && batches);
+    drain = region_alloc(h, sizeof(*drain));
+    CHECK(nodes && rows && batches && drain);
     for (unsigned i = 0; i < cpus; i++)
         ((struct rcu_batch *)cpu_part(batches, PLAT_CPU_STRIDE * i))->heap = h;
     for (u32 i = 0; i < h->caches; i++)
@@ -228,6 +230,7 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->buddy[0].row = nodes;
     h->cpu_row = rows;
     h->rcu_batch = batches;
+    h->drain = drain;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
     if (h->latency_on)

@@ -113,6 +113,9 @@ NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 
 /* Empties the calling CPU's arrays of every cache into the slabs. */
 void heap_drain_this_cpu(struct heap *h);
+/* The same if another CPU that is short of memory has asked for it since the last time; else it is one
+ * look. The platform calls it where plat_kick() says. Any context but NMI. */
+void heap_drain_serve(struct heap *h);
 
 /* -- what telemetry and the workloads read -- */
 unsigned heap_cache_count(const struct heap *h);            /* ids run 0..count-1 */

@@ -417,6 +417,13 @@ struct rcu_batch {
     bool posted;
 } ALIGNED(CACHE_LINE);
 
+/* What other CPUs ask of one CPU when memory is short. reclaim.c; docs/RACES.md 2.23 */
+struct drain_cpu {
+    u64 asked;    /* atomic: the latest request */
+    u64 served;   /* atomic, written by its CPU: the latest after which its arrays were empty */
+    u64 given_up; /* atomic: the latest that somebody waited for in vain */
+} ALIGNED(CACHE_LINE);
+
 /* Internal caches that sheaves come from: blocks of 64 to 2048 bytes. Made with the first cache that
  * may need one. */
 #define SHEAF_POOLS    6u
@@ -437,6 +444,7 @@ struct heap {
     bool mag_resize;
     u64 mag_interval;            /* ms */
     struct rcu_batch *rcu_batch; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot one at first */
+    struct drain_cpu *drain;     /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: one CPU runs */
     struct cpu_row *cpu_row;     /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
     unsigned cpus;               /* that have rows; 0: only the boot CPU runs */
     struct pcp *pcp;             /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
@@ -501,6 +509,13 @@ COLD enum badfree_kind badfree_kind_of(struct heap *h, const void *p);
 /* Gives back what can be had without waiting for anybody: this CPU's arrays, every cache's empty
  * slabs. No lock may be held. reclaim.c */
 void heap_reclaim(struct heap *h);
+/* Asks other CPUs for what their arrays hold, and waits for it, if the caller may. True: it is worth
+ * another try. *until is 0 before the first try; it bounds the waiting of all. Where a user's call is
+ * about to end in NULL, interrupts as its caller has them, no lock held. */
+NODISCARD bool heap_drain_others(struct heap *h, u64 *until);
+/* For quiet points: waits, a moment at most, until requests that nobody waits for any more are served.
+ * Thread context. */
+void heap_drain_settle(struct heap *h);
 
 /* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
 NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
@@ -515,6 +530,14 @@ bool pcp_validate(struct heap *h, struct heap_fault *f);
 
 /* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
 NODISCARD struct frame *pages_get(struct heap *h, unsigned order);
+/* The same for a user's call: asks other CPUs too (heap_drain_others). pages_get_short: its end, after NULL. */
+NODISCARD COLD struct frame *pages_get_short(struct heap *h, unsigned order);
+NODISCARD static ALWAYS_INLINE struct frame *pages_get_waiting(struct heap *h, unsigned order)
+{
+    struct frame *f = pages_get(h, order);
+
+    return likely(f) ? f : pages_get_short(h, order);
+}
 void pages_put(struct heap *h, struct frame *head, unsigned order);
 u64 pages_owner_locked_read(struct heap *h, const struct frame *f);
 /* The tag, read as owner= says. */

@@ -68,6 +68,16 @@ struct frame *pages_get(struct heap *h, unsigned order)
     return f;
 }
 
+struct frame *pages_get_short(struct heap *h, unsigned order)
+{
+    struct frame *f = NULL;
+    u64 until = 0;
+
+    while (!f && order <= MAX_ORDER && heap_drain_others(h, &until))
+        f = pages_get(h, order);
+    return f;
+}
+
 void pages_put(struct heap *h, struct frame *head, unsigned order)
 {
     if (likely(order < h->pcp_orders))
@@ -100,7 +110,7 @@ static ALWAYS_INLINE void *pages_hand_out(struct heap *h, struct frame *f, unsig
 
 static NOINLINE void *alloc_pages_slow(struct heap *h, unsigned order)
 {
-    struct frame *f = pages_get(h, order);
+    struct frame *f = pages_get_waiting(h, order);
 
     return f ? pages_hand_out(h, f, order) : NULL;
 }
@@ -190,7 +200,7 @@ static unsigned large_order(size_t size)
 
 static NOINLINE void *large_alloc_slow(struct heap *h, size_t size, unsigned order)
 {
-    struct frame *f = pages_get(h, order);
+    struct frame *f = pages_get_waiting(h, order);
     void *p;
 
     if (!f)

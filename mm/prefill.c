@@ -88,14 +88,19 @@ static struct sheaf *prefill(struct kmem_cache *c, u32 n)
 
 struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
 {
-    unsigned long flags = plat_irq_save();
-    struct sheaf *s = prefill(c, n);
+    struct sheaf *s;
+    u64 until = 0;
 
-    if (s)
-        count(c, CACHE_prefill_objects, s->size);
-    else
+    do {
+        unsigned long flags = plat_irq_save();
+
+        s = prefill(c, n);
+        if (s)
+            count(c, CACHE_prefill_objects, s->size);
+        plat_irq_restore(flags);
+    } while (!s && heap_drain_others(c->heap, &until));
+    if (!s)
         count(c, CACHE_prefill_fail, 1);
-    plat_irq_restore(flags);
     return s;
 }
 
@@ -161,10 +166,8 @@ static bool exchange(struct kmem_cache *c, struct sheaf **s, u32 n)
 {
     struct sheaf *larger = prefill(c, n);
 
-    if (!larger) {
-        count(c, CACHE_prefill_fail, 1);
+    if (!larger)
         return false;
-    }
     count(c, CACHE_prefill_objects, larger->size);
     count(c, CACHE_return_objects, (*s)->size);
     return_sheaf(c, *s);
@@ -172,25 +175,37 @@ static bool exchange(struct kmem_cache *c, struct sheaf **s, u32 n)
     return true;
 }
 
+/* One try; interrupts off. */
+static bool refill(struct kmem_cache *c, struct sheaf **s, u32 n)
+{
+    u32 had = (*s)->size;
+    bool good;
+
+    if (had >= n)
+        return true;
+    if (n > (*s)->capacity)
+        return exchange(c, s, n);
+    /* Not by top_up(): a holder keeps its sheaf if this fails. */
+    if (c->heap->prefill_barn && has_sheaves(c) && (*s)->capacity == c->limit)
+        *s = barn_top_up(c, *s);
+    good = (*s)->size >= n || sheaf_fill(c, *s, n);
+    count(c, CACHE_prefill_objects, (*s)->size - had);
+    return good;
+}
+
 bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n)
 {
-    unsigned long flags = plat_irq_save();
-    bool good = true;
+    u64 until = 0;
+    bool good;
 
     CHECK_VALUES((*s)->cache == c, *s, c->id);
-    if ((*s)->size < n) {
-        if (n > (*s)->capacity) {
-            good = exchange(c, s, n);
-        } else {
-            u32 had = (*s)->size;
+    do {
+        unsigned long flags = plat_irq_save();
 
-            /* Not by top_up(): a holder keeps its sheaf if this fails. */
-            if (c->heap->prefill_barn && has_sheaves(c) && (*s)->capacity == c->limit)
-                *s = barn_top_up(c, *s);
-            good = (*s)->size >= n || sheaf_fill(c, *s, n);
-            count(c, CACHE_prefill_objects, (*s)->size - had);
-        }
-    }
-    plat_irq_restore(flags);
+        good = refill(c, s, n);
+        plat_irq_restore(flags);
+    } while (!good && heap_drain_others(c->heap, &until));
+    if (!good)
+        count(c, CACHE_prefill_fail, 1);
     return good;
 }

@@ -94,6 +94,7 @@ static bool cache_validate(struct kmem_cache *c, struct heap_fault *f)
 
 bool heap_validate(struct heap *h, struct heap_fault *f)
 {
+    heap_drain_settle(h);
     if (!buddy_validate(&h->buddy[0], f) || !pcp_validate(h, f) || !frames_validate(h, f))
         return false;
     for (u32 i = 0; i < heap_cache_count(h); i++) {

@@ -48,6 +48,7 @@ static struct {
     u32 looks; /* in the current one */
 
     void (*silent)(unsigned cpu, u64 cycles); /* atomic */
+    void (*quiescent)(void);                  /* atomic */
 } rcu;
 
 /* -- lists -- */
@@ -96,10 +97,10 @@ static void queued_add(struct rcu_cpu *c, u64 n)
     __atomic_store_n(&c->queued, c->queued + n, __ATOMIC_RELAXED);
 }
 
-/* -- grace periods; the lock is held, and this CPU is in a quiescent state -- */
+/* -- grace periods; the lock is held -- */
 
-/* False if nobody needs to be waited for. */
-static bool begin_locked(void)
+/* quiescent: this CPU is in a quiescent state. False if nobody needs to be waited for. */
+static bool begin_locked(bool quiescent)
 {
     unsigned cpus = plat_cpu_count(), me = plat_cpu_id();
     u64 holding = 0;
@@ -108,12 +109,13 @@ static bool begin_locked(void)
      * after it has said that it is awake, and so everything that came before the number. */
     __atomic_store_n(&rcu_started, rcu_started + 1, __ATOMIC_SEQ_CST);
     for (unsigned i = 0; i < cpus; i++)
-        if (i != me && __atomic_load_n(&rcu_cpus[i].awake, __ATOMIC_SEQ_CST))
+        if ((i != me || !quiescent) && __atomic_load_n(&rcu_cpus[i].awake, __ATOMIC_SEQ_CST))
             holding |= (u64)1 << i;
     __atomic_store_n(&rcu.holding, holding, __ATOMIC_RELAXED);
     __atomic_store_n(&rcu.began, plat_cycles(), __ATOMIC_RELAXED);
     __atomic_store_n(&rcu.looks, 0, __ATOMIC_RELAXED);
-    rcu_cpus[me].seen = rcu_started;
+    if (quiescent)
+        rcu_cpus[me].seen = rcu_started;
     return holding != 0;
 }
 
@@ -128,13 +130,14 @@ static void count_end(void)
         __atomic_store_n(&ctr[CPU_rcu_gp_cycles_max], took, __ATOMIC_RELAXED);
 }
 
-/* The current one is over; goes on with the next while somebody wants it and it ends at once. */
+/* This CPU is in a quiescent state, or there was nobody to wait for. The current one is over; goes on
+ * with the next while somebody wants it and it ends at once. */
 static void end_locked(void)
 {
     for (;;) {
         count_end();
         __atomic_store_n(&rcu.completed, rcu_started, __ATOMIC_RELEASE);
-        if (rcu.wanted <= rcu_started || begin_locked())
+        if (rcu.wanted <= rcu_started || begin_locked(true))
             return;
     }
 }
@@ -147,10 +150,20 @@ static u64 ask_for_one(void)
     spin_lock(&rcu.lock);
     n = rcu_started + 1;
     rcu.wanted = MAX(rcu.wanted, n);
-    if (rcu.completed == rcu_started && !begin_locked())
+    if (rcu.completed == rcu_started && !begin_locked(true))
         end_locked();
     spin_unlock(&rcu.lock);
     return n;
+}
+
+void rcu_start(void)
+{
+    unsigned long flags = spin_lock_irqsave(&rcu.lock);
+
+    rcu.wanted = MAX(rcu.wanted, rcu_started + 1);
+    if (rcu.completed == rcu_started && !begin_locked(false))
+        end_locked();
+    spin_unlock_irqrestore(&rcu.lock, flags);
 }
 
 /* This CPU is, or just was, in a quiescent state. */
@@ -272,6 +285,14 @@ static void advance(struct rcu_cpu *c)
     }
 }
 
+static void call_handler(void)
+{
+    void (*fn)(void) = __atomic_load_n(&rcu.quiescent, __ATOMIC_ACQUIRE);
+
+    if (fn)
+        fn();
+}
+
 static void quiescent_off(struct rcu_cpu *c)
 {
     ASSERT(c->nesting == 0);
@@ -282,6 +303,7 @@ static void quiescent_off(struct rcu_cpu *c)
         advance(c);
         run_ready(c, RUN_AT_MOST);
     }
+    call_handler();
     look_for_silence();
 }
 
@@ -416,6 +438,11 @@ void rcu_init(void)
 void rcu_set_silent_handler(void (*fn)(unsigned cpu, u64 cycles))
 {
     __atomic_store_n(&rcu.silent, fn, __ATOMIC_RELEASE);
+}
+
+void rcu_set_quiescent_handler(void (*fn)(void))
+{
+    __atomic_store_n(&rcu.quiescent, fn, __ATOMIC_RELEASE);
 }
 
 u64 rcu_backlog(void)

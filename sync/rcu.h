@@ -107,6 +107,13 @@ void rcu_idle_exit(void);
 /* The pair for an interrupt: true if the CPU was idle; then it calls rcu_idle_enter() at its end. */
 bool rcu_irq_enter(void);
 
+/* Every CPU that is awake passes rcu_quiescent_slow() or a tick soon, or switches threads, or goes idle:
+ * a grace period begins that nobody waits for. Any context but NMI. */
+void rcu_start(void);
+/* fn is called by rcu_quiescent_slow() and by ticks outside read sections, interrupts off. For a platform
+ * that cannot interrupt a CPU. One handler; before other CPUs run, or while they are idle. */
+void rcu_set_quiescent_handler(void (*fn)(void));
+
 /* -- watching -- */
 
 /* Called once a grace period and CPU that has held it up for a second. Interrupts off, any CPU. */

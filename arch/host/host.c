@@ -9,7 +9,9 @@
  * need it.
  *
  * What it deliberately does not do: imitate interrupts or preemption by signals. Code that needs
- * them is metal-only, and says so.
+ * them is metal-only, and says so. A kick (plat_kick) therefore reaches a CPU where it waits: for work,
+ * for others to finish theirs, or for a time to pass. One that works sees it when it is done; until then
+ * it has its quiescent states to look for itself.
  *
  * Locking: `mutex` guards the job and the CPU states; nothing else blocks. Contexts: CPU threads;
  * panic from any thread. */
@@ -33,6 +35,7 @@ unsigned host_cpu_number = 1;
 bool host_crowded;
 
 static void (*idle_handler)(bool idle); /* written before the second CPU runs, or between tests */
+static void (*kick_handler)(void);      /* the same, under mutex */
 
 static void idle(bool on)
 {
@@ -60,6 +63,7 @@ static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static struct job *current; /* the job being handed out, on its caller's stack */
 static u64 waiting;         /* CPUs that have not taken it yet */
 static u64 running;         /* CPUs that have not finished it */
+static u64 kicked;          /* CPUs that are to call the kick handler when they have no work */
 static unsigned threads = 1;
 
 /* -- CPUs -------------------------------------------------------------------------------------- */
@@ -82,6 +86,51 @@ static void meet(struct job *job)
         plat_relax();
 }
 
+/* -- kicks -- */
+
+void host_kick_handler_set(void (*fn)(void))
+{
+    pthread_mutex_lock(&mutex);
+    kick_handler = fn;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool plat_kick(unsigned cpu)
+{
+    pthread_mutex_lock(&mutex);
+    kicked |= (u64)1 << cpu;
+    pthread_cond_broadcast(&work);
+    pthread_cond_broadcast(&done);
+    pthread_mutex_unlock(&mutex);
+    return false;
+}
+
+bool plat_may_wait(void)
+{
+    return host_cpu_id < MAX_CPUS;
+}
+
+/* The mutex is held, and given up for the call. False: this CPU was not kicked. */
+static bool take_kick(void)
+{
+    u64 me = (u64)1 << host_cpu_id;
+    void (*fn)(void) = kick_handler;
+
+    if (!(kicked & me))
+        return false;
+    kicked &= ~me;
+    if (!fn)
+        return false;
+    pthread_mutex_unlock(&mutex);
+    idle(false);
+    fn();
+    idle(true);
+    pthread_mutex_lock(&mutex);
+    return true;
+}
+
+/* -- work -- */
+
 static void *cpu_main(void *arg)
 {
     u64 me;
@@ -94,7 +143,8 @@ static void *cpu_main(void *arg)
         struct job *job;
 
         while (!(waiting & me))
-            pthread_cond_wait(&work, &mutex);
+            if (!take_kick())
+                pthread_cond_wait(&work, &mutex);
         waiting &= ~me;
         job = current;
         pthread_mutex_unlock(&mutex);
@@ -134,7 +184,8 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
         idle(true);
         pthread_mutex_lock(&mutex);
         while (running)
-            pthread_cond_wait(&done, &mutex);
+            if (!take_kick())
+                pthread_cond_wait(&done, &mutex);
         current = NULL;
         pthread_mutex_unlock(&mutex);
         idle(false);
@@ -282,13 +333,32 @@ bool plat_order_others(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+/* A CPU sleeps where a kick reaches it. */
+static void cpu_sleep_ns(u64 ns)
+{
+    struct timespec until;
+    u64 at;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    at = (u64)until.tv_sec * 1000000000u + (u64)until.tv_nsec + ns;
+    until = (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
+                              .tv_nsec = (long)(at % 1000000000u)};
+    pthread_mutex_lock(&mutex);
+    while (take_kick() || pthread_cond_clockwait(&work, &mutex, CLOCK_MONOTONIC, &until) == 0)
+        ;
+    pthread_mutex_unlock(&mutex);
+}
+
 void plat_sleep_ns(u64 ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
     idle(true);
-    while (nanosleep(&t, &t) != 0 && errno == EINTR)
-        ;
+    if (plat_may_wait())
+        cpu_sleep_ns(ns);
+    else
+        while (nanosleep(&t, &t) != 0 && errno == EINTR)
+            ;
     idle(false);
 }
 

@@ -6,8 +6,8 @@
  * needs from the bytes that follow. What must hold, always:
  *   - a block overlaps no other, lies on its boundary, and keeps what was written to it;
  *   - each cache has as many objects in use as the model, and balances; the statistics agree;
- *   - NULL comes only when nothing is left that this CPU could have had: no parked page, no free
- *     block that is large enough, nothing in its arrays, no empty slab;
+ *   - NULL comes only when nothing is left: no parked page, no free block that is large enough, nothing
+ *     in any CPU's arrays, no empty slab;
  *   - a bad free is refused, counted once, with a kind that fits, and changes nothing;
  *   - at the end everything goes back: the buddy has every page but those of the tables.
  *
@@ -29,7 +29,7 @@ static unsigned order_of(size_t bytes)
     return order;
 }
 
-/* Blocks of that order are short, and everything that this CPU may take back was taken back. */
+/* Blocks of that order are short, and everything was taken back, from other CPUs too. */
 static void must_be_short(unsigned order)
 {
     if (order > MAX_ORDER)
@@ -40,7 +40,8 @@ static void must_be_short(unsigned order)
     for (u32 i = 0; i < heap_cache_count(z.h); i++) {
         struct kmem_cache *c = heap_cache(z.h, i);
 
-        MUST(!c || cache_cpu(c, host_cpu_id)->count == 0);
+        for (unsigned cpu = 0; c && cpu < MAX(z.h->cpus, 1u); cpu++)
+            MUST(cache_cpu(c, cpu)->count == 0 && cache_cpu(c, cpu)->spare_count == 0);
         MUST(!c || c->node[0].empties == 0);
     }
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "fuzz_machine.h"
+#include "sim_plat.h"
 
 struct fuzz_machine z;
 
@@ -58,6 +59,11 @@ static void on_badfree(const struct badfree_report *r)
     z.reports++;
 }
 
+static void serve_drain(void)
+{
+    heap_drain_serve(z.h);
+}
+
 bool machine_boot(void)
 {
     struct mem_range r[2];
@@ -90,6 +96,7 @@ bool machine_boot(void)
     shadow_begin(&z.s, z.h);
     z.pages_at_start = z.h->buddy[0].pages_free;
     heap_set_badfree_handler(z.h, on_badfree);
+    sim_kick_handler = serve_drain;
     return true;
 }
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../sync/sync.h"
+#include "../../mm/mm.h"
 #include "test.h"
 
 #define PANIC_STATUS 100 /* + kind: the exit status of a child that panicked */
@@ -20,6 +20,7 @@
 static struct test *first, **last = &first;
 static u64 checks, failures; /* atomic: of the running test */
 static u64 seed = 1;
+static bool seed_given;
 
 void test_register(struct test *t)
 {
@@ -66,6 +67,26 @@ static void cpu_idle(bool idle)
         rcu_idle_exit();
 }
 
+static struct heap *served; /* atomic */
+
+static void serve_drain(void)
+{
+    heap_drain_serve(__atomic_load_n(&served, __ATOMIC_ACQUIRE));
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+void host_test_heap(struct heap *h)
+{
+    __atomic_store_n(&served, h, __ATOMIC_RELEASE);
+    host_kick_handler_set(h ? serve_drain : NULL);
+    if (!h) /* whoever is at it is done before it takes a job */
+        plat_run_on_cpus(plat_all_cpus(), nothing, NULL);
+}
+
 void host_test_cpus(unsigned n)
 {
     if (!host_cpus_start(n)) {
@@ -89,6 +110,11 @@ unsigned test_scale(unsigned full)
 u64 test_seed(void)
 {
     return seed;
+}
+
+bool test_seed_given(void)
+{
+    return seed_given;
 }
 
 bool test_has_asan(void)
@@ -185,10 +211,12 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     rcu_init();
     host_idle_handler_set(cpu_idle);
+    rcu_set_quiescent_handler(serve_drain);
     for (int i = 1; i + 1 < argc; i++) {
         if (!strcmp(argv[i], "--seed")) {
             seed = strtoull(argv[i + 1], NULL, 0);
             seed += seed == 0;
+            seed_given = true;
             argv[i] = argv[i + 1] = NULL;
             i++;
         }

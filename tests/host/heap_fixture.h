@@ -38,12 +38,16 @@ static inline bool heap_new_early(struct test_heap *t, const char *line, unsigne
 static inline bool heap_new(struct test_heap *t, const char *line, unsigned mib, unsigned cpus)
 {
     host_test_cpus(cpus);
-    return heap_new_early(t, line, mib) && heap_cpus_init(t->h, cpus);
+    if (!heap_new_early(t, line, mib) || !heap_cpus_init(t->h, cpus))
+        return false;
+    host_test_heap(t->h);
+    return true;
 }
 
 /* Takes the heap's locks out of the register: its memory goes away. */
 static inline void heap_delete(struct test_heap *t)
 {
+    host_test_heap(NULL);
     if (rcu_backlog())
         heap_kfree_rcu_barrier(t->h);
     for (u32 i = 0; i < t->h->caches; i++) {

@@ -9,6 +9,7 @@
 
 #include "../../base/check.h"
 #include "../../base/host.h"
+#include "sim_plat.h"
 
 __thread unsigned host_cpu_id;
 unsigned host_cpu_number = 1;
@@ -43,6 +44,25 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
             fn(arg);
         }
     host_cpu_id = me;
+}
+
+void (*sim_kick_handler)(void);
+
+bool plat_kick(unsigned cpu)
+{
+    unsigned me = host_cpu_id;
+
+    if (!sim_kick_handler)
+        return true;
+    host_cpu_id = cpu;
+    sim_kick_handler();
+    host_cpu_id = me;
+    return true;
+}
+
+bool plat_may_wait(void)
+{
+    return sim_kick_handler != NULL;
 }
 
 __attribute__((weak)) void plat_panic(const struct panic_info *info)

@@ -32,9 +32,14 @@ void test_failed_text(const char *file, int line, const char *text, const char *
 /* Gives the test n CPUs (plat_cpu_count() and plat_run_on_cpus() follow). Each test starts with
  * 1. */
 void host_test_cpus(unsigned n);
+/* The heap that CPUs serve when another asks them to drain their arrays; NULL: none. CPUs other than 0 have
+ * no work. */
+struct heap;
+void host_test_heap(struct heap *h);
 /* How much work a stress test should do: full, less where a sanitizer makes each step dear. */
 unsigned test_scale(unsigned full);
 u64 test_seed(void);
+bool test_seed_given(void);               /* by --seed */
 static inline u64 test_random(u64 *state) /* xorshift64*; state != 0 */
 {
     *state ^= *state >> 12;
