@@ -37,8 +37,14 @@ static void choose_knobs(struct knobs *k)
     u8 a = take(), b = take(), c = take();
 
     MUST(knobs_parse(k, "", true, &r));
-    k->front = a & 1 ? V_front_none : c & 64 ? V_front_magazine : V_front_bounded;
+    k->front = a & 1     ? V_front_none
+               : c & 64  ? V_front_magazine
+               : c & 128 ? V_front_sheaf
+                         : V_front_bounded;
     k->mag_interval = c & 128 ? 1 : 15000;
+    k->sheaf_cap = c & 1;
+    k->barn_full = c & 2 ? 1 : 10;
+    k->barn_empty = c & 4 ? 0 : 10;
     k->owner = a & 2 ? V_owner_lock : V_owner_tag;
     k->pcp = a & 4 ? V_pcp_off : V_pcp_on;
     k->objstate = (enum knob_value)(V_objstate_header + (a >> 3 & 3) % 3);
