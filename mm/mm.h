@@ -140,7 +140,8 @@ unsigned heap_node_count(const struct heap *h);
 /* Gauges into out[], at their counter's slot; the other slots are left alone. Racy sums of relaxed
  * loads: they are exact at rest. No lock is taken. */
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS]);
-/* The most that a gauge can become, where its cache has such a limit; the other slots are left alone. */
+/* The level from which no more is taken, of gauges that have one; the other slots are left alone. A
+ * gauge may pass it a little: emptied sheaves go to the empty list without being asked. */
 void cache_gauge_limits(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS]);
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS]);
 void heap_global_gauges(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS]);

@@ -39,10 +39,10 @@ class Barn(Series):
         drawn = [level for level in levels if level.unit == levels[0].unit]
         told = tuple(f"{level.label} {units.count(newest(level.values))}" for level in levels
                      if level.unit != levels[0].unit and newest(level.values) is not None)
-        most = max([v for level in drawn for v in level.values if v is not None] +
-                   [level.limit or 0 for level in drawn], default=0)
+        most = max([v for level in drawn for v in level.values if v is not None], default=0)
+        limit = max(level.limit or 0 for level in drawn)  # may be passed a little
         decor = ("barn", cache, tuple((level.label, level.limit) for level in drawn),
-                 step_up(most), window(boot))
+                 limit if most <= 1.3 * limit else step_up(most), window(boot))
         content = tuple((tuple(level.times), tuple(level.values)) for level in drawn)
         return decor, (content, self.lost_spans(boot), round(boot.now, 1), told)
 

@@ -470,7 +470,7 @@ class Medians(Panel):
         arms = tuple(sorted({arm for _, arm, _ in dots}))
         unit = state.units.get(tests[0], "") or "ns/op"
         decor = ("dots", arms, tuple(arm_colour(state, arm) for arm in arms),
-                 tuple(shorten(test, 21) for test in tests), limits, unit, state.alone)
+                 tuple(shorten(test, 24) for test in tests), limits, unit, state.alone)
         return decor, tuple(dots)
 
     def dress(self, decor):

@@ -21,7 +21,8 @@ LAYER_COLOURS = ("#33658a", "#d1603d", "#2e8b6f", "#a05195", "#c29d0b", "#6b7075
 LATENCY_ROWS = 36
 LATENCY_SAMPLES = 100  # fewer in every arm: no picture of it
 MATRICES = 12
-BARN_TESTS = 8  # where rounds of tests take turns there is no room for their names
+BARN_LETTERS = 150  # so many of a test's name would fit in the whole width
+LEAST_LETTERS = 8  # with room for fewer, as where short rounds of tests take turns, it is left out
 
 
 def draw_all(results: dict, folder: Path) -> list[Figure]:
@@ -186,7 +187,11 @@ def _one_barn(ax, entry: dict, end: float, apart: str) -> None:
     ax.set_title(f"{entry['arm']}  {apart}  ·  {entry['cache']}  ·  boot {entry['boot']}", fontsize=8.5, loc="left",
                  color=plots.INK)
     ax.grid(axis="y", color=plots.LINE, linewidth=0.6)
-    for name, began in entry["tests"] if len(entry["tests"]) <= BARN_TESTS else ():
+    begins = [began for _, began in entry["tests"]]
+    for (name, began), until in zip(entry["tests"], [*begins[1:], end]):
+        room = int((until - began) / end * BARN_LETTERS)
+        if room < min(len(name), LEAST_LETTERS):
+            continue
         ax.axvline(began, color=plots.SOFT, linewidth=0.7)
-        ax.annotate(name, (began, 1), xycoords=("data", "axes fraction"), xytext=(3, -10), textcoords="offset points",
+        ax.annotate(name if len(name) <= room else name[:room - 1] + "…", (began, 1), xycoords=("data", "axes fraction"), xytext=(3, -10), textcoords="offset points",
                     fontsize=7.5, color=plots.SOFT)
