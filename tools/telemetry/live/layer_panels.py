@@ -17,7 +17,7 @@ from .. import observed, units
 from .panels import COLOURS, GREY, Panel, Series, colour, nan, shorten, step_up, window
 
 TEXT_CPUS = 8  # with more, the matrix is colours only
-ROWS_MOST = 8  # levels and directions of the latency panel
+ROWS_MOST = 12  # levels and directions of the latency panel
 
 
 def newest(values):
@@ -261,7 +261,7 @@ class Matrix(Panel):
         self.axes.tick_params(length=0)
         self.axes.set_ylabel("allocated on CPU")
         self.said = self.animate(self.axes.text(0.5, -0.14, "", transform=self.axes.transAxes,
-                                                ha="center", va="top"))
+                                                ha="center", va="top", fontsize=7.5))
         places = [(made_on, freed_on) for made_on in range(cpus) for freed_on in range(cpus)]
         self.texts = {}
         if cpus <= TEXT_CPUS:

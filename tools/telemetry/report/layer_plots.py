@@ -157,13 +157,13 @@ def barn(results: dict, folder: Path) -> Figure | None:
     canvas = plots.Canvas(figsize=(plots.WIDTH, 1.75 * len(entries) + 0.6), dpi=plots.DPI, facecolor="white",
                           layout="constrained")
     end = max(entry["seconds"] for entry in entries)
+    one_unit = len({entry["levels"][0]["unit"] for entry in entries}) == 1
     first = None
     for at, entry in enumerate(entries):
-        ax = first = canvas.add_subplot(len(entries), 1, at + 1, sharex=first, sharey=first)
+        ax = first = canvas.add_subplot(len(entries), 1, at + 1, sharex=first, sharey=first if one_unit else None)
         _one_barn(ax, entry, end, words.arms_apart(results["arms"]).get(entry["arm"], ""))
         ax.tick_params(labelbottom=at == len(entries) - 1)
     first.set_xlabel("seconds since the boot's first record", fontsize=8.5)
-    first.legend(loc="upper center", bbox_to_anchor=(0.5, -0.32), ncol=4, fontsize=8.5)
     return Figure(plots._save(canvas, folder, "barn.png"), "What lay in the barn while a boot ran, by arm",
                   "One boot of each arm; the cache is the one that was exchanged with most. Dashed: the limit of the line "
                   "of that colour. A value is drawn until the next sample, of which there are at most four a second in timed sections.")
@@ -183,6 +183,7 @@ def _one_barn(ax, entry: dict, end: float, apart: str) -> None:
     most = max(max([value or 0 for _, value in level["points"]] + [level["limit"] or 0]) for level in shown)
     ax.set_ylim(-0.05 * most, 1.3 * max(most, ax.get_ylim()[1] / 1.3))
     ax.set_xlim(0, end)
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncol=len(shown), fontsize=8.5, borderaxespad=0, handlelength=1.4)
     ax.set_ylabel(unit, fontsize=8.5)
     ax.set_title(f"{entry['arm']}  {apart}  ·  {entry['cache']}  ·  boot {entry['boot']}", fontsize=8.5, loc="left",
                  color=plots.INK)
