@@ -60,9 +60,11 @@ void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
 {
     void *obj = slab_take_one(c);
 
+    (void)
+        cc; /* found again: c must be kept over the call for the shortage, and cc then need not be */
     if (unlikely(!obj))
         return cache_alloc_short(c, flags);
-    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
+    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_alloc_slow], 1);
     plat_irq_restore(flags);
     object_show(obj, size);
     return obj;

@@ -19,7 +19,7 @@
 
 #include "sheaf_impl.h"
 
-/* cache.c. Interrupts off; restores flags. cc is the CPU's. */
+/* cache.c. Interrupts off; restores flags. cc is the CPU's; an allocation does not look at it. */
 NOINLINE void *cache_alloc_direct(struct kmem_cache *c, size_t size, unsigned long flags,
                                   struct cache_cpu *cc);
 NOINLINE bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags,
@@ -44,12 +44,13 @@ static ALWAYS_INLINE void *cache_pop(struct kmem_cache *c, size_t size, enum kno
                                      enum front_shape shape)
 {
     unsigned long flags = plat_irq_save();
-    struct cache_cpu *cc = cache_cpu_mine(c);
+    struct cache_cpu *cc;
     void *obj;
     u64 n;
 
     if (shape == SHAPE_none)
-        return cache_alloc_direct(c, size, flags, cc);
+        return cache_alloc_direct(c, size, flags, NULL);
+    cc = cache_cpu_mine(c);
     n = cc->count;
     if (unlikely(n-- == 0))
         return c->alloc_slow(c, size, flags, cc);
