@@ -37,6 +37,7 @@ struct bloat {
     u64 silent; /* CPUs named so far, at the beginning */
 
     /* atomic */
+    u32 watched;  /* the last CPU has begun: nobody hands in anything that it does not hold up */
     u32 halfway;  /* kbench.ops: CPUs that have done half of their operations, or stand still */
     u32 finished; /* CPUs that are through */
     u64 stood;    /* cycles */
@@ -148,6 +149,14 @@ static void wait_to_look(bool reading)
     }
 }
 
+static void note_peak(struct bloat *b, const u64 g[NR_CACHE_COUNTERS])
+{
+    if (g[CACHE_rcu_objects] <= b->peak)
+        return;
+    b->peak = g[CACHE_rcu_objects];
+    b->slabs = g[CACHE_slabs];
+}
+
 static void read_and_watch(const struct bench_round *round, struct bloat *b,
                            const struct bench_cpu *me, bool reading)
 {
@@ -156,14 +165,12 @@ static void read_and_watch(const struct bench_round *round, struct bloat *b,
     b->peak = b->slabs = b->fell = 0;
     if (reading)
         rcu_read_lock();
+    __atomic_store_n(&b->watched, 1, __ATOMIC_RELEASE);
     while (!is_over(round, b, me)) {
         bool enough = reading && held_long_enough(round, b, me);
 
         look(b, g);
-        if (g[CACHE_rcu_objects] > b->peak) {
-            b->peak = g[CACHE_rcu_objects];
-            b->slabs = g[CACHE_slabs];
-        }
+        note_peak(b, g);
         if (released && !b->fell && g[CACHE_rcu_objects] <= b->peak / FALLEN)
             b->fell = plat_cycles() - released;
         if (enough) {
@@ -173,8 +180,11 @@ static void read_and_watch(const struct bench_round *round, struct bloat *b,
         }
         wait_to_look(reading);
     }
-    if (reading)
+    if (reading) { /* it came late to its own end */
+        look(b, g);
+        note_peak(b, g);
         rcu_read_unlock();
+    }
 }
 
 /* -- the others -- */
@@ -226,6 +236,10 @@ static void bloat_objects(const struct bench_round *round, struct bloat *b, stru
 {
     bool halfway = false, more = true;
 
+    bench_pause(me);
+    while (!__atomic_load_n(&b->watched, __ATOMIC_ACQUIRE))
+        bench_relax();
+    bench_resume(me);
     while (more) {
         u64 batch = bench_batch_of(round, me, BENCH_BATCH), done = 0;
 
@@ -249,6 +263,7 @@ void bloat_run(const struct bench_test *test, struct bench_round *round, struct 
     bool last = plat_cpu_id() == plat_cpu_count() - 1;
 
     if (last) {
+        __atomic_store_n(&b->watched, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&b->halfway, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&b->finished, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&b->stood, 0, __ATOMIC_RELAXED);

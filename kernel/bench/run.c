@@ -155,6 +155,8 @@ static const char *what_is_wrong(const struct telemetry_result *r)
         return "the allocator counted other calls than the workload claims";
     if (r->claimed[0] != r->claimed[1])
         return "the workload kept memory";
+    while (rcu_backlog()) /* what other CPUs' ticks give back meanwhile is in flight */
+        rcu_barrier();
     return balanced() ? NULL : "the balance law does not hold after it";
 }
 
@@ -198,6 +200,28 @@ static void run_timed(struct telemetry_result *result, u64 mask)
     result->counted[1] = after.frees - before.frees;
 }
 
+/* A cache that is made again under its name is written anew: nobody may be reading what it was. So
+ * samples wait while a round gets and gives back what it needs. */
+static const char *open_unseen(const struct bench_test *test, struct bench_round **round)
+{
+    const char *why;
+
+    telemetry_sampling(false);
+    why = bench_round_open(test, round);
+    telemetry_sampling(true);
+    return why;
+}
+
+static const char *close_unseen(void)
+{
+    const char *why;
+
+    telemetry_sampling(false);
+    why = bench_round_close();
+    telemetry_sampling(true);
+    return why;
+}
+
 bool bench_round_run(unsigned id, u64 round, const char **why)
 {
     const struct bench_test *test = &bench_tests[id];
@@ -207,7 +231,7 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
     const char *left;
 
     plat_sleep_ns(REST_NS);
-    *why = bench_round_open(test, &the_round);
+    *why = open_unseen(test, &the_round);
     if (*why)
         return false;
     bench_round_go(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
@@ -221,7 +245,7 @@ bool bench_round_run(unsigned id, u64 round, const char **why)
          (unsigned long long)result.operations,
          (unsigned long long)(result.cycles / MAX(result.operations, (u64)1)));
     *why = what_is_wrong(&result);
-    left = bench_round_close();
+    left = close_unseen();
     if (!*why)
         *why = left;
     return !*why;

@@ -32,7 +32,8 @@ def test_a_silent_cpu_bloats_memory_and_it_comes_back(boot, kind, arm):
     told = figures(done)
     held, free = told['rcu-bloat/held'], told['rcu-bloat/free']
     assert held['backlog_peak_objects'] > 10000, done.story()
-    assert held['backlog_peak_objects'] > 5 * free['backlog_peak_objects'], done.story()
+    if kind == 'host':  # a vCPU that the host stops holds up grace periods too, a hosted CPU does not
+        assert held['backlog_peak_objects'] > 5 * free['backlog_peak_objects'], done.story()
     assert held['slabs_at_peak'] >= held['backlog_peak_objects'] // 64 > 0
     assert held['fall_us'] > 0, 'the backlog did not fall while the others went on'
     for figure in (held, free):
@@ -57,6 +58,14 @@ def test_the_reader_of_a_counted_round_lets_go(boot, ops):
     assert (held['stood_still_us'] > 0) == (ops == 200000)
 
 
+@pytest.mark.parametrize('arm', ['front=bounded', 'front=sheaf', 'front=magazine'])
+def test_no_sampler_reads_a_cache_that_is_made_again(boot, arm):
+    """Rounds make caches under the same names again, while a timer samples all that are there."""
+    done = boot(f'kbench=2 kbench.ms=60 tests=rcu-bloat,maple,open,typed telemetry.hz=50 {arm}', kind='host',
+                variant='host-tsan', cpus=2, memory='128M', timeout=120).sound()
+    assert len(results(done)) == 2 * 11
+
+
 def test_one_cpu_has_nobody_to_hold_it_up(boot):
     done = boot('kbench=1 kbench.ms=20 tests=rcu-bloat,open', cpus=1, **HOST).sound()
     assert {name for name, _ in results(done)} == {'open/solo', 'open/all-cpus'}
@@ -72,8 +81,9 @@ def test_the_published_identities_of_the_barn(boot, kind, source):
     assert sums['page_alloc'] + sums['page_free'] == sums['slab_alloc'] + sums['slab_free_empty'] + sums['slab_free_shrink']
     refused = sums['barn_refused_full'] + sums['barn_refused_rcu']
     assert sums['flush_objects'] == 32 * refused, 'each refused sheaf is full'
-    # What left the slabs for sheaves and did not come back is in sheaves and on its way through RCU.
-    assert abs(sums['refill_objects'] - sums['flush_objects']) <= 32 * 100
+    # What left the slabs for sheaves and did not come back is in sheaves or on its way through RCU.
+    assert sums['refill_objects'] - sums['flush_objects'] == sum(
+        sums[f'{where}_objects'] for where in ('front', 'barn', 'prefilled', 'rcu'))
     if source == 'slab':
         assert refused > 10 and sums['refill_objects'] > 1000
     else:
@@ -83,14 +93,16 @@ def test_the_published_identities_of_the_barn(boot, kind, source):
 
 
 def sums_of(done, test):
-    """Counters of a test's timed rounds, summed over all there is: end less begin."""
+    """Counters of a test's timed rounds, summed over all there is: end less begin. Gauges are the boot's own stream's."""
     names = {r.body['id']: r.body['name'] for r in done.all('schema')}
+    gauges = {r.body['id'] for r in done.all('schema') if r.body['kind'] == 'gauge'}
     number = next(o.body['id'] for o in done.all('object') if o.body['kind'] == 'test' and o.body['name'] == test)
     values, begin, sums = {}, {}, dict.fromkeys(names.values(), 0)
     for record in sorted((r for r in done.records if r.type in ('sample', 'bench')), key=lambda r: r.time):
         if record.type == 'sample':
             for scope, instance, cpu, *pairs in record.body:
-                values.update({(scope, instance, cpu, i): v for i, v in zip(pairs[::2], pairs[1::2])})
+                values.update({(scope, instance, cpu, i): v for i, v in zip(pairs[::2], pairs[1::2])
+                               if record.stream == 255 or i not in gauges})
         elif record.body['test'] == number and record.body['phase'] == 'begin':
             begin = dict(values)
         elif record.body['test'] == number and record.body['phase'] == 'end':
