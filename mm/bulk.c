@@ -109,16 +109,20 @@ static void pending_flush(struct pending *p)
     p->count = 0;
 }
 
-/* obj lies in a slab of c. False: refused. */
+/* obj lies in a slab of c. False: refused. A chunk that is full leaves at once, not when the next object
+ * comes: that would be after a look at the next one's slab, which may go with the chunk if what comes
+ * is an object of this chunk again. */
 static bool pending_add(struct pending *p, struct kmem_cache *c, void *obj)
 {
-    if (p->cache != c || p->count == BULK_CHUNK) {
+    if (p->cache != c) {
         pending_flush(p);
         p->cache = c;
     }
     if (unlikely(!cache_take_back(c, obj)))
         return false;
     p->object[p->count++] = obj;
+    if (p->count == BULK_CHUNK)
+        pending_flush(p);
     return true;
 }
 

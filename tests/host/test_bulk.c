@@ -170,6 +170,36 @@ TEST(bulk_frees_refuse_the_bad_ones_only)
     }
 }
 
+/* The slab of a chunk's objects goes back with them, and then comes one of them again. */
+TEST(a_chunk_that_takes_its_slab_along_is_not_looked_at_again)
+{
+    static const char *const knobs[] = {
+        "front=none slab.min_partial=0",
+        "front=none slab.min_partial=0 objstate=side",
+        "front=none slab.min_partial=0 poison=full",
+        "front=none slab.min_partial=0 matrix=on latency=on",
+    };
+
+    for (unsigned a = 0; a < ARRAY_SIZE(knobs); a++) {
+        struct test_heap t;
+        struct kmem_cache *c;
+        void *list[2 * 32 + 1];
+        size_t n = 0;
+
+        REQUIRE(heap_new(&t, knobs[a], 32, 1));
+        c = &t.h->kmalloc[4];
+        while (n < 32) /* one chunk, of one slab */
+            REQUIRE((list[n++] = heap_kmalloc(t.h, cache_object_size(c))) != NULL);
+        list[n++] = list[5];
+        EXPECT_EQ(heap_kfree_bulk(t.h, n, list), 32u);
+        EXPECT_EQ(kmem_cache_free_bulk(c, n, list), 0u);
+        EXPECT_EQ(in_use(c), 0u);
+        EXPECT_EQ(c->node[0].slabs, 0u);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
 TEST(kfree_bulk_takes_any_mixture)
 {
     for (unsigned a = 0; a < ARRAY_SIZE(arms); a++) {
