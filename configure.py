@@ -185,6 +185,7 @@ TESTS = {
     'api': [],
     'buddy': [],
     'bulk': [],
+    'faulted': [],
     'kmalloc': [],
     'latency': [],
     'locks': [],

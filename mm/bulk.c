@@ -35,6 +35,7 @@ static unsigned gather(struct kmem_cache *c, void **out, unsigned want, u64 *fas
     if (!got)
         got = slab_take(c, out, want);
     plat_irq_restore(flags);
+    FAULT_MIGRATE();
     return got;
 }
 
@@ -45,6 +46,7 @@ static void scatter(struct kmem_cache *c, void *const *obj, size_t n)
 
         slab_put(c, obj + i, (unsigned)MIN(n - i, (size_t)BULK_CHUNK));
         plat_irq_restore(flags);
+        FAULT_MIGRATE();
     }
 }
 
@@ -106,6 +108,7 @@ static void pending_flush(struct pending *p)
     plat_counter_add(&cc->ctr[CACHE_free_fast], keep);
     plat_counter_add(&cc->ctr[CACHE_free_slow], rest);
     plat_irq_restore(flags);
+    FAULT_MIGRATE();
     p->count = 0;
 }
 

@@ -42,6 +42,7 @@ void *cache_alloc_short(struct kmem_cache *c, unsigned long flags)
     u64 until = 0;
 
     plat_irq_restore(flags);
+    FAULT_MIGRATE();
     /* Who serves mm/ itself is in the middle of a call, whose end will ask. */
     while (!obj && !c->internal && heap_drain_others(c->heap, &until)) {
         flags = plat_irq_save();

@@ -38,4 +38,19 @@ bool fault_strikes(enum fault f)
     __atomic_add_fetch(&armed[f].struck, 1, __ATOMIC_ACQ_REL);
     return true;
 }
+
+static void (*migrate_by)(void); /* atomic */
+
+void fault_migrate_by(void (*fn)(void))
+{
+    __atomic_store_n(&migrate_by, fn, __ATOMIC_RELEASE);
+}
+
+void fault_migrate(void)
+{
+    void (*fn)(void) = __atomic_load_n(&migrate_by, __ATOMIC_ACQUIRE);
+
+    if (fn && FAULT(migrated))
+        fn();
+}
 #endif

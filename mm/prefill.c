@@ -98,6 +98,7 @@ struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
         if (s)
             count(c, CACHE_prefill_objects, s->size);
         plat_irq_restore(flags);
+        FAULT_MIGRATE();
     } while (!s && heap_drain_others(c->heap, &until));
     if (!s)
         count(c, CACHE_prefill_fail, 1);
@@ -204,6 +205,7 @@ bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n)
 
         good = refill(c, s, n);
         plat_irq_restore(flags);
+        FAULT_MIGRATE();
     } while (!good && heap_drain_others(c->heap, &until));
     if (!good)
         count(c, CACHE_prefill_fail, 1);
