@@ -224,7 +224,8 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     for (unsigned i = 0; i < cpus; i++)
         ((struct rcu_batch *)cpu_part(batches, PLAT_CPU_STRIDE * i))->heap = h;
     for (u32 i = 0; i < h->caches; i++)
-        CHECK_VALUES(cache_cpus_init(h->cache[i], cpus), i, h->region_used);
+        if (!cache_cpus_init(h->cache[i], cpus))
+            return false; /* no sheaf for each CPU, or magazine */
     *nodes = h->boot_node_row;
     *rows = h->boot_cpu_row;
     h->buddy[0].row = nodes;

@@ -520,3 +520,42 @@ TEST(allocation_before_the_cpu_tables_exist)
     EXPECT_TRUE(heap_good(&t));
     heap_delete(&t);
 }
+
+/* With one block for the tables and a few pages beside it: some heaps have enough, the others say no. */
+TEST(cpu_tables_that_find_no_memory_are_refused)
+{
+    static const char *const fronts[] = {"front=none", "front=bounded", "front=sheaf",
+                                         "front=magazine"};
+
+    host_test_cpus(4);
+    for (unsigned a = 0; a < ARRAY_SIZE(fronts); a++) {
+        unsigned made = 0, refused = 0;
+
+        for (unsigned spare = 0; spare < 64; spare += 3) {
+            struct test_heap t;
+            unsigned order = 0, got = 0;
+            void *tables, *page[64];
+
+            REQUIRE(heap_new_early(&t, fronts[a], 32));
+            while (PAGE_SIZE << order < PLAT_CPU_STRIDE * 4)
+                order++;
+            tables = alloc_pages(t.h, order);
+            REQUIRE(tables != NULL);
+            while (got < spare && (page[got] = alloc_pages(t.h, 0)))
+                got++;
+            while (alloc_pages(t.h, 0))
+                ;
+            while (got--)
+                EXPECT_TRUE(free_pages(t.h, page[got], 0));
+            if (spare % 2) /* else without room for the tables themselves */
+                EXPECT_TRUE(free_pages(t.h, tables, order));
+            if (heap_cpus_init(t.h, 4))
+                made++;
+            else
+                refused++;
+            heap_delete(&t);
+        }
+        EXPECT_TRUE(made > 0);
+        EXPECT_TRUE(refused > 0);
+    }
+}
