@@ -21,11 +21,13 @@ Variants, each in build/<variant>/ with objects of its own:
   rivals      the workloads on Hayloft's allocator and on the process's malloc: runner-hayloft, runner-malloc
   fuzz        libFuzzer targets
   model       tests/test_model: mm/ and sync/ with their atomic accesses calling tests/host/model.c
+  mutants     N/test: a unit test of host-asan with guard N taken out (base/guard.h); not part of `all`
 """
 
 import argparse
 import os
 import sys
+import tomllib
 
 # -- sources: one file a line -------------------------------------------------------------------------------
 
@@ -276,6 +278,8 @@ MODEL = [
 ]
 DEBUG = ['-DHAYLOFT_DEBUG']
 
+MUTANTS = 'tests/host/mutants.toml'
+
 KNOBS = 'base/knobs.def'  # its text travels in each image; see embed.S
 
 
@@ -393,7 +397,7 @@ def write_rules(n, args):
            ' --flags="$flags"', restat='1', description='VERSION $out')
     n.build('always', 'phony')
     n.comment()
-    n.build('build.ninja', 'configure', implicit=['configure.py'])
+    n.build('build.ninja', 'configure', implicit=['configure.py', MUTANTS])
 
 
 def write_metal(n, name, flags):
@@ -454,6 +458,39 @@ def write_fuzz(n):
     return out
 
 
+def mutants():
+    """(number, source file, what its guard does, test program, test) of each line."""
+    with open(MUTANTS, 'rb') as f:
+        return [tuple(line) for line in tomllib.load(f)['mutants']]
+
+
+def sources_with(path):
+    """A guard in a header is compiled anew in every file of mm/ that names it."""
+    if path.endswith('.c'):
+        return [path]
+    return [source for source in MM if f'"{os.path.basename(path)}"' in open(source, encoding='utf-8').read()]
+
+
+def write_mutants(n, v):
+    """Test programs of variant v, each with the files that hold one guard compiled anew."""
+    n.comment()
+    n.comment('-- mutants --')
+    out = []
+    for number, path, _, test, _ in mutants():
+        folder = f'build/mutants/{number}'
+        changed = sources_with(path)
+        objects = []
+        for source in [f'tests/host/test_{test}.c', *TEST_COMMON, *BASE, *SYNC, *MM, *TESTS[test], *ARCH_HOST]:
+            objects.append(v.obj(source))
+            if source in changed:
+                objects[-1] = f'{folder}/{source}.o'
+                n.build(objects[-1], 'cc', source, order_only=v.version,
+                        cflags=f'$cflags_{v.key} -DMUTANT={number}')
+        out.append(f'{folder}/test')
+        n.build(out[-1], 'link', objects, ldflags=f'-fuse-ld=lld -rdynamic $flags_{v.key}')
+    n.build('mutants', 'phony', out)
+
+
 def write_model(n):
     v = Variant(n, 'model', HOSTED + COMMON + DEBUG + MODEL, 'arch/host')
     out = [v.program('tests/test_model', MODEL_TEST, BASE, SYNC, MM, link='-fuse-ld=lld -pthread')]
@@ -481,11 +518,12 @@ def generate(args):
     release = write_metal(n, 'release', [])
     debug = write_metal(n, 'debug', DEBUG)
     hosted, host = write_hosted(n, 'host', [], tests=False)
-    _, asan = write_hosted(n, 'host-asan', DEBUG + ASAN, tests=True)
+    checked, asan = write_hosted(n, 'host-asan', DEBUG + ASAN, tests=True)
     _, tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
     rivals = write_rivals(n, hosted)
     fuzz = write_fuzz(n)
     model = write_model(n)
+    write_mutants(n, checked)
     n.comment()
     n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz + model)
     n.lines.append('default release host')
@@ -511,7 +549,7 @@ def main(argv):
     if args.list:
         print('\n'.join(sorted(listed_sources())))
         return 0
-    missing = sorted(source for source in listed_sources() if not os.path.exists(source))
+    missing = sorted(source for source in [*listed_sources(), MUTANTS] if not os.path.exists(source))
     if missing:
         print(f'configure.py: listed, but not in the tree: {" ".join(missing)}', file=sys.stderr)
         return 2

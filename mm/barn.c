@@ -85,7 +85,7 @@ static struct sheaf *pop_empty_locked(struct barn *b)
 
 static bool full_enough_locked(const struct kmem_cache *c, const struct barn *b)
 {
-    return b->fulls >= c->heap->barn_full || FAULT(barn_full);
+    return !GUARD(10, b->fulls < c->heap->barn_full) || FAULT(barn_full);
 }
 
 /* -- a visit, timed under latency=on; what one is for decides whose call it counts as -- */
@@ -217,7 +217,7 @@ bool barn_put_empty(struct kmem_cache *c, struct sheaf *empty)
         count(c, CACHE_barn_refused_busy, 1);
         return false;
     }
-    taken = b->empties < c->heap->barn_empty;
+    taken = GUARD(11, b->empties < c->heap->barn_empty);
     if (taken)
         push_empty_locked(b, empty);
     spin_unlock(&b->lock);
@@ -230,7 +230,7 @@ bool barn_put_empty(struct kmem_cache *c, struct sheaf *empty)
 /* min(gap, stock) objects from the hot end of from. */
 static u32 copy_locked(struct sheaf *to, struct sheaf *from)
 {
-    u32 n = MIN(to->capacity - to->size, from->size);
+    u32 n = GUARD_STEP(13) ? MIN(to->capacity - to->size, from->size) : from->size;
 
     memcpy(&to->object[to->size], &from->object[from->size - n], n * sizeof(void *));
     to->size += n;
@@ -241,7 +241,7 @@ static u32 copy_locked(struct sheaf *to, struct sheaf *from)
 /* What is left of a source. */
 static void put_source_locked(struct kmem_cache *c, struct barn *b, struct sheaf *s)
 {
-    if (s->size == 0) {
+    if (!GUARD(12, s->size > 0)) {
         push_empty_locked(b, s);
     } else if (c->heap->barn_partial) {
         ASSERT(!b->partial);

@@ -64,7 +64,7 @@ bool kmem_cache_alloc_bulk(struct kmem_cache *c, size_t n, void **out)
         unsigned some = gather(c, out + got, (unsigned)MIN(n - got, (size_t)BULK_CHUNK), &fast);
 
         if (unlikely(!some)) {
-            if (heap_drain_others(c->heap, &until))
+            if (GUARD_STEP(26) && heap_drain_others(c->heap, &until))
                 continue;
             scatter(c, out, got);
             count(c, CACHE_alloc_fail, 1);

@@ -44,7 +44,7 @@ void *cache_alloc_short(struct kmem_cache *c, unsigned long flags)
     plat_irq_restore(flags);
     FAULT_MIGRATE();
     /* Who serves mm/ itself is in the middle of a call, whose end will ask. */
-    while (!obj && !c->internal && heap_drain_others(c->heap, &until)) {
+    while (!obj && !c->internal && GUARD_STEP(25) && heap_drain_others(c->heap, &until)) {
         flags = plat_irq_save();
         obj = slab_take_one(c);
         plat_irq_restore(flags);
@@ -370,11 +370,12 @@ bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
     struct cache_node *n = &c->node[0];
     u64 used;
 
-    if (rcu_pending(c))
+    if (rcu_pending(c) && GUARD_STEP(54))
         heap_kfree_rcu_barrier(c->heap);
-    if (c->limit)
+    if (c->limit && GUARD_STEP(55))
         plat_run_on_cpus(plat_all_cpus(), drain_one, c);
-    shrink_common(c);
+    if (GUARD_STEP(56))
+        shrink_common(c);
     slab_shrink(c);
     used = n->slabs * c->capacity - n->free_objects;
     if (busy)

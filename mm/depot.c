@@ -121,7 +121,8 @@ static void resize_locked(struct kmem_cache *c, u32 type, enum resize_why why, s
     d->type = type;
     d->quiet = 0;
     set(&d->size, types[type].objects);
-    make_stale_locked(d, &d->full);
+    if (GUARD_STEP(37))
+        make_stale_locked(d, &d->full);
     make_stale_locked(d, &d->empty);
 }
 
@@ -134,27 +135,27 @@ static bool quiet_locked(const struct depot *d)
         return false;
     smaller = types[d->type - 1].objects;
     visits = (d->visits * d->size + smaller - 1) / smaller; /* that it would have brought */
-    return visits * QUIET_PART <= d->left_at[d->type - 1];
+    return GUARD(42, visits * QUIET_PART <= d->left_at[d->type - 1]);
 }
 
 static void consider_size_locked(struct kmem_cache *c, struct visit *v)
 {
     struct depot *d = &c->depot;
 
-    if (d->contended > CONTENDED_MOST) {
+    if (GUARD(40, d->contended > CONTENDED_MOST)) {
         d->quiet = 0;
         if (c->size < types[d->type].below)
             resize_locked(c, d->type + 1, RESIZE_contended, v);
     } else if (!quiet_locked(d)) {
         d->quiet = 0;
-    } else if (++d->quiet == QUIET_LEAST) {
+    } else if (GUARD(41, ++d->quiet == QUIET_LEAST)) {
         resize_locked(c, d->type - 1, RESIZE_quiet, v);
     }
 }
 
 static void interval_of_list_locked(struct mag_list *l)
 {
-    l->reap = MIN(l->min, l->min_before);
+    l->reap = GUARD_STEP(38) ? MIN(l->min, l->min_before) : l->min;
     l->min_before = l->min;
     l->min = l->total;
 }
@@ -225,7 +226,8 @@ static void leave(struct kmem_cache *c, const struct visit *v)
 /* Back to the slabs and to memory. */
 static void destroy(struct kmem_cache *c, struct sheaf *m, enum cache_counter objects)
 {
-    sheaf_flush(c, m, objects);
+    if (GUARD_STEP(44))
+        sheaf_flush(c, m, objects);
     sheaf_free(m);
 }
 
@@ -238,7 +240,7 @@ static void retire(struct kmem_cache *c, struct sheaf *m)
 /* m joins l if it has the depot's size; else it is the caller's to retire. */
 static struct sheaf *take_in_locked(struct depot *d, struct mag_list *l, struct sheaf *m)
 {
-    if (!m || m->capacity != d->size)
+    if (!m || !GUARD(36, m->capacity == d->size))
         return m;
     push_locked(d, l, m);
     return NULL;
@@ -361,7 +363,7 @@ void depot_shortage(struct kmem_cache *c)
     struct depot *d = &c->depot;
 
     spin_lock(&d->lock);
-    if (d->type != d->start)
+    if (d->type != d->start && GUARD_STEP(43))
         resize_locked(c, d->start, RESIZE_shortage, &v);
     leave(c, &v);
 }

@@ -98,7 +98,8 @@ static void *fill(struct kmem_cache *c, struct cache_cpu *cc)
     struct sheaf *m = cc->main;
     unsigned got;
 
-    set_main(cc, NULL, 0); /* nobody's while a reclaim may come */
+    if (GUARD_STEP(32))
+        set_main(cc, NULL, 0); /* nobody's while a reclaim may come */
     got = take(c, m->object, m->capacity);
     set_main(cc, m, got);
     return got ? main_pop(cc) : NULL;
@@ -121,7 +122,7 @@ static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc)
         depot_clean(c);
         return main_pop(cc);
     }
-    if (cc->main)
+    if (GUARD(33, cc->main))
         return fill(c, cc);
     return take(c, &obj, 1) ? obj : NULL;
 }
@@ -162,7 +163,7 @@ static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
     for (unsigned tries = 0; tries < ROOM_TRIES; tries++) {
         if (cc->count < cc->limit)
             return true;
-        if (cc->spare && cc->spare_count == 0) {
+        if (cc->spare && GUARD(34, cc->spare_count == 0)) {
             swap(c, cc);
             return true;
         }

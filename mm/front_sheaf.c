@@ -170,7 +170,7 @@ static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
     struct sheaf *full;
     unsigned got;
 
-    if (cc->spare_count) {
+    if (GUARD(4, cc->spare_count)) {
         swap(cc);
         return main_pop(cc);
     }
@@ -205,7 +205,7 @@ static void flush_half(struct kmem_cache *c, struct cache_cpu *cc)
 /* Main is full and the spare too, or there is none; empty may have cost a drain of both. */
 static void install_empty(struct kmem_cache *c, struct cache_cpu *cc, struct sheaf *empty)
 {
-    if (cc->count < cc->limit) {
+    if (!GUARD(1, cc->count >= cc->limit)) {
         sheaf_discard(c, empty);
     } else if (cc->spare && cc->spare_count < cc->limit) {
         swap(cc);
@@ -231,7 +231,7 @@ static void allocate_empty(struct kmem_cache *c, struct cache_cpu *cc)
 
     if (empty)
         install_empty(c, cc, empty);
-    else if (cc->count >= cc->limit)
+    else if (GUARD(2, cc->count >= cc->limit))
         flush_half(c, cc);
 }
 
@@ -254,7 +254,7 @@ static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
             allocate_empty(c, cc);
         return;
     }
-    if (cc->spare_count < cc->limit) {
+    if (GUARD(3, cc->spare_count < cc->limit)) {
         swap(cc);
         return;
     }
@@ -288,12 +288,13 @@ static void rcu_sheaf_over(struct rcu_head *head)
     struct sheaf *s = container_of(head, struct sheaf, rcu);
     struct kmem_cache *c = s->cache;
 
-    for (u32 i = 0; i < s->size; i++)
+    for (u32 i = 0; i < s->size && GUARD_STEP(6); i++)
         cache_rcu_over(c, s->object[i]);
     list_init(&s->link);
     if (barn_put_full(c, s, CACHE_barn_refused_rcu))
         return;
-    sheaf_flush(c, s, CACHE_flush_objects);
+    if (GUARD_STEP(5))
+        sheaf_flush(c, s, CACHE_flush_objects);
     count(c, CACHE_flush, 1);
     sheaf_discard(c, s);
 }
@@ -306,7 +307,10 @@ static void rcu_post(struct kmem_cache *c, struct cache_cpu *cc)
         return;
     cc->rcu = NULL;
     count(c, CACHE_rcu_sheaf, 1);
-    call_rcu(&s->rcu, rcu_sheaf_over);
+    if (GUARD_STEP(7))
+        call_rcu(&s->rcu, rcu_sheaf_over);
+    else
+        rcu_sheaf_over(&s->rcu);
 }
 
 static struct sheaf *rcu_sheaf_get(struct kmem_cache *c, struct cache_cpu *cc)
@@ -326,7 +330,7 @@ static bool sheaf_put_rcu(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
     if (!cc->rcu)
         cc->rcu = rcu_sheaf_get(c, cc);
-    if (!cc->rcu) {
+    if (!GUARD(8, cc->rcu)) {
         count(c, CACHE_rcu_fallback, 1);
         return false;
     }
@@ -354,7 +358,8 @@ static unsigned sheaf_drain(struct kmem_cache *c, struct cache_cpu *cc)
         set_spare(cc, NULL, 0);
         sheaf_free(spare);
     }
-    rcu_post(c, cc);
+    if (GUARD_STEP(9))
+        rcu_post(c, cc);
     return n;
 }
 

@@ -47,6 +47,7 @@
 #define MM_MM_IMPL_H
 
 #include "mm.h"
+#include "../base/guard.h"
 #include "../base/list.h"
 #include "../base/poison.h"
 #include "../base/string.h"

@@ -29,7 +29,8 @@ static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
     f = buddy_alloc(&h->buddy[0], order);
     if (!f) {
         heap_reclaim(h);
-        pcp_drain_all(h); /* reclaimed slabs may have been parked on the way */
+        if (GUARD_STEP(28))
+            pcp_drain_all(h); /* reclaimed slabs may have been parked on the way */
         f = buddy_alloc(&h->buddy[0], order);
     }
     return f;
@@ -73,7 +74,7 @@ struct frame *pages_get_short(struct heap *h, unsigned order)
     struct frame *f = NULL;
     u64 until = 0;
 
-    while (!f && order <= MAX_ORDER && heap_drain_others(h, &until))
+    while (!f && order <= MAX_ORDER && GUARD_STEP(27) && heap_drain_others(h, &until))
         f = pages_get(h, order);
     return f;
 }

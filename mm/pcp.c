@@ -109,7 +109,8 @@ static struct frame *get_refill(struct heap *h, struct pcp *p, unsigned order)
     plat_counter_add(&pcp_row(h)[NODE_pcp_refill], 1);
     for (unsigned i = 0; i + 1 < got; i++) {
         plat_poison(frame_address(&h->frames, s->block[i]), PAGE_SIZE << order);
-        frame_tag_store(s->block[i], TAG(FRAME_PARKED, order));
+        if (GUARD_STEP(30))
+            frame_tag_store(s->block[i], TAG(FRAME_PARKED, order));
     }
     pcp_count_set(s, got - 1);
     return s->block[got - 1]; /* never parked: NONE, as the buddy left it */
@@ -120,7 +121,7 @@ static void put_spill(struct heap *h, struct pcp *p, unsigned order)
     struct pcp_stack *s = &p->stack[order];
     u32 batch = s->batch;
 
-    for (u32 i = 0; i < batch; i++)
+    for (u32 i = 0; i < batch && GUARD_STEP(29); i++)
         frame_tag_store(s->block[i], FRAME_NONE);
     buddy_free_bulk(&h->buddy[0], order, s->block, batch);
     memmove(s->block, s->block + batch, (s->count - batch) * sizeof(s->block[0]));

@@ -75,7 +75,7 @@ static ALWAYS_INLINE bool pcp_push(struct heap *h, struct frame *f, unsigned ord
     s = &p->stack[order];
     if (likely(pcp_try_enter(p))) {
         n = s->count;
-        if (likely(n < s->limit)) {
+        if (likely(GUARD(31, n < s->limit))) {
             s->block[n] = f;
             pcp_count_set(s, (u32)n + 1);
             plat_counter_add(&pcp_row(h)[NODE_pcp_park], 1);

@@ -27,7 +27,8 @@ static bool has_sheaves(const struct kmem_cache *c)
 
 static struct sheaf *give_up(struct kmem_cache *c, struct sheaf *s)
 {
-    sheaf_flush(c, s, CACHE_flush_objects);
+    if (GUARD_STEP(15))
+        sheaf_flush(c, s, CACHE_flush_objects);
     count(c, CACHE_flush, 1);
     if (s->capacity == c->limit && has_sheaves(c))
         sheaf_discard(c, s);
@@ -43,7 +44,7 @@ static struct sheaf *oversize(struct kmem_cache *c, u32 n)
     count(c, CACHE_prefill_oversize, 1);
     if (!s)
         return NULL;
-    return sheaf_fill(c, s, n) ? s : give_up(c, s);
+    return GUARD(14, sheaf_fill(c, s, n)) ? s : give_up(c, s);
 }
 
 static struct sheaf *top_up(struct kmem_cache *c, struct sheaf *s, u32 n)
@@ -99,7 +100,7 @@ struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
             count(c, CACHE_prefill_objects, s->size);
         plat_irq_restore(flags);
         FAULT_MIGRATE();
-    } while (!s && heap_drain_others(c->heap, &until));
+    } while (!s && GUARD_STEP(18) && heap_drain_others(c->heap, &until));
     if (!s)
         count(c, CACHE_prefill_fail, 1);
     return s;
@@ -130,12 +131,12 @@ static void return_sheaf(struct kmem_cache *c, struct sheaf *s)
 {
     struct cache_cpu *cc = cache_cpu_mine(c);
 
-    if (!has_sheaves(c) || s->capacity != c->limit) {
+    if (!has_sheaves(c) || !GUARD(16, s->capacity == c->limit)) {
         count(c, CACHE_return_oversize, 1);
         (void)give_up(c, s);
         return;
     }
-    if (!cc->spare) {
+    if (GUARD(17, !cc->spare)) {
         count(c, CACHE_return_fast, 1);
         cc->spare = s;
         __atomic_store_n(&cc->spare_count, s->size, __ATOMIC_RELAXED);

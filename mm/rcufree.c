@@ -93,8 +93,8 @@ static bool front_takes(struct kmem_cache *c, void *p)
 /* p lies in a slab of c. */
 static bool object_free_rcu(struct kmem_cache *c, void *p, struct rcu_head *head)
 {
-    CHECK_VALUES((uintptr_t)head - (uintptr_t)p <= c->size - sizeof(*head), p, head);
-    if (!cache_claim_rcu(c, p))
+    CHECK_VALUES(GUARD(52, (uintptr_t)head - (uintptr_t)p <= c->size - sizeof(*head)), p, head);
+    if (!GUARD(51, cache_claim_rcu(c, p)))
         return false;
     if (!front_takes(c, p))
         batch_add(c->heap, head, p);
@@ -129,7 +129,7 @@ static void post_here(void *heap)
     for (u32 i = 0; i < heap_cache_count(h); i++) {
         struct kmem_cache *c = heap_cache(h, i);
 
-        if (c && c->limit && c->front->rcu_post)
+        if (c && c->limit && c->front->rcu_post && GUARD_STEP(53))
             c->front->rcu_post(c, cache_cpu_mine(c));
     }
     plat_irq_restore(flags);

@@ -73,7 +73,8 @@ void heap_reclaim(struct heap *h)
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
     unsigned long flags;
 
-    heap_drain_this_cpu(h);
+    if (GUARD_STEP(20))
+        heap_drain_this_cpu(h);
     flags = plat_irq_save();
     for (u32 i = 0; i < n; i++) {
         struct kmem_cache *c = h->cache[i];
@@ -82,14 +83,15 @@ void heap_reclaim(struct heap *h)
             continue;
         if (c->front->shortage)
             c->front->shortage(c);
-        if (c->front->shrink)
+        if (c->front->shrink && GUARD_STEP(19))
             (void)c->front->shrink(c);
     }
     plat_irq_restore(flags);
     /* Only now: sheaves that were freed lay in slabs too. */
     for (u32 i = 0; i < n; i++)
         if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
-            slab_shrink(h->cache[i]);
+            if (GUARD_STEP(21))
+                slab_shrink(h->cache[i]);
 }
 
 /* -- what other CPUs hold -- */
@@ -124,7 +126,7 @@ static u64 ask(struct drain_cpu *d, unsigned cpu)
     if (!__atomic_compare_exchange_n(&d->asked, &asked, asked + 1, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         return asked;
-    if (!plat_kick(cpu))
+    if (!plat_kick(cpu) && GUARD_STEP(24))
         rcu_start();
     return asked + 1;
 }
@@ -146,8 +148,8 @@ static void ask_all(struct heap *h, struct asked *a)
             continue;
         a->any = true;
         a->request[cpu] = ask(d, cpu);
-        if (__atomic_load_n(&d->served, __ATOMIC_ACQUIRE) >=
-            __atomic_load_n(&d->given_up, __ATOMIC_RELAXED))
+        if (GUARD(22, __atomic_load_n(&d->served, __ATOMIC_ACQUIRE) >=
+                          __atomic_load_n(&d->given_up, __ATOMIC_RELAXED)))
             a->cpus |= (u64)1 << cpu;
     }
 }
@@ -202,7 +204,7 @@ static void wait_for_answers(struct heap *h, struct asked *a, u64 until)
 
 bool heap_drain_others(struct heap *h, u64 *until)
 {
-    bool wait = !FAULT(no_wait) && plat_may_wait();
+    bool wait = GUARD(23, !FAULT(no_wait) && plat_may_wait());
     struct asked a;
     u64 *ctr;
 

@@ -161,7 +161,7 @@ static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cach
         return s;
     }
     /* Looked at again: the lock was dropped. */
-    e = grow ? list_first(&n->partial) : NULL;
+    e = grow && GUARD_STEP(57) ? list_first(&n->partial) : NULL;
     return e ? list_entry(e, struct frame, link) : NULL;
 }
 

@@ -27,6 +27,7 @@
  * and grace period. A CPU's lists are its own, interrupts off. Callbacks run without the lock.
  * Contexts: see rcu.h. */
 #include "sync.h"
+#include "../base/guard.h"
 
 #define RUN_AT_MOST 32u /* callbacks at one quiescent state: a tick has other things to do */
 #define LOOK_US     10u /* age of a grace period at which the CPUs that hold it up are looked at */
@@ -110,7 +111,7 @@ static bool begin_locked(bool quiescent)
     __atomic_store_n(&rcu_started, rcu_started + 1, __ATOMIC_SEQ_CST);
     for (unsigned i = 0; i < cpus; i++)
         if ((i != me || !quiescent) && __atomic_load_n(&rcu_cpus[i].awake, __ATOMIC_SEQ_CST))
-            holding |= (u64)1 << i;
+            holding |= (u64)GUARD_STEP(46) << i;
     __atomic_store_n(&rcu.holding, holding, __ATOMIC_RELAXED);
     __atomic_store_n(&rcu.began, plat_cycles(), __ATOMIC_RELAXED);
     __atomic_store_n(&rcu.looks, 0, __ATOMIC_RELAXED);
@@ -319,7 +320,7 @@ void rcu_tick(void)
 {
     struct rcu_cpu *c = mine();
 
-    if (likely(c->nesting == 0))
+    if (likely(GUARD(48, c->nesting == 0)))
         quiescent_off(c);
     else
         look_for_silence(); /* perhaps it is this CPU */
@@ -351,7 +352,7 @@ void rcu_idle_exit(void)
 
 bool rcu_irq_enter(void)
 {
-    if (__atomic_load_n(&mine()->awake, __ATOMIC_RELAXED))
+    if (GUARD(49, __atomic_load_n(&mine()->awake, __ATOMIC_RELAXED)))
         return false;
     rcu_idle_exit();
     return true;
@@ -377,6 +378,10 @@ void rcu_call_again(struct rcu_head *head, void (*fn)(struct rcu_head *head))
 
     ASSERT(plat_irqs_off());
     head->fn = fn;
+    if (!GUARD_STEP(50)) {
+        call_rcu(head, fn);
+        return;
+    }
     head->next = l->first;
     if (!l->first)
         l->tail = &head->next;

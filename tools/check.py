@@ -180,13 +180,15 @@ def counted(status, text):
     return Result(passed, failed, output=text)
 
 
+TEST_ENV = {'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1'}
+
+
 def hosted_tests(variant, options):
     result = Result()
     for name in sorted(configure.TESTS):
         if options.only and options.only not in name:
             continue
-        env = {'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1',
-               'HAYLOFT_LONG': '1' if options.long else ''}
+        env = {**TEST_ENV, 'HAYLOFT_LONG': '1' if options.long else ''}
         status, text = spawn([f'build/{variant}/tests/test_{name}'], env=env,
                              timeout=3600 if options.long else 180)
         result.add(counted(status, text))
@@ -204,6 +206,52 @@ def step_tsan(options):
 def step_model(_):
     """Short programs of the allocator in every order of their atomic steps."""
     return counted(*spawn(['build/model/tests/test_model'], timeout=300))
+
+
+def mutant_survives(program, test):
+    """'' if the test fails in that program, by whatever end; else what is wrong."""
+    status, text = spawn([program, test], env=TEST_ENV, timeout=60)
+    if status is None:
+        return ''  # it waits for ever: that is noticed
+    found = re.findall(r'^(\d+) passed, (\d+) failed$', text, re.M)
+    if found and int(found[-1][0]) + int(found[-1][1]) != 1:
+        return f'{program} {test}: not one test of that name'
+    return '' if status else f'{program} {test}: passes all the same'
+
+
+def mutants_in_sources():
+    """Number → file, of every GUARD and GUARD_STEP; '' and what is wrong if one stands in two files."""
+    found = {}
+    for folder in ('base', 'sync', 'mm', 'kernel', 'arch'):
+        for path in sorted((ROOT / folder).rglob('*.[ch]')):
+            for number in re.findall(r'\bGUARD(?:_STEP)?\((\d+)', path.read_text(encoding='utf-8')):
+                found.setdefault(int(number), set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+def step_mutants(options):
+    """Each guard of tests/host/mutants.toml taken out: its test passes with it and fails without."""
+    listed = configure.mutants()
+    places = mutants_in_sources()
+    wrong = [f'guard {n} stands in {sorted(places.get(n, ()))}, and is listed for {path}' for n, path, *_ in listed
+             if places.get(n) != {path}]
+    wrong += [f'guard {n} is listed {count} times' for n in places
+              if (count := [line[0] for line in listed].count(n)) != 1]
+    if wrong:
+        return Result(failed=len(wrong), output='\n'.join(wrong) + '\n')
+    status, text = spawn(['ninja', *(f'build/mutants/{n}/test' for n, *_ in listed)])
+    if status != 0:
+        return Result(failed=1, output=text)
+    result = Result()
+    for test, name in sorted({line[3:] for line in listed}):
+        one = counted(*spawn([f'build/host-asan/tests/test_{test}', name], env=TEST_ENV, timeout=60))
+        if (one.passed, one.failed) != (1, 0):
+            result.add(Result(failed=1, output=f'{one.output}without a mutant, {name} of test_{test} has to pass\n'))
+    for number, path, what, _, name in listed:
+        survives = mutant_survives(f'build/mutants/{number}/test', name)
+        result.add(Result(int(not survives), int(bool(survives)),
+                          output=f'mutant {number} ({path}: {what}): {survives or "noticed"}\n'))
+    return result
 
 
 def fuzz_shortfall(text, floor):
@@ -309,6 +357,7 @@ STEPS = [
     Step('asan', step_asan, 2, 0),
     Step('tsan', step_tsan, 2, 0),
     Step('model', step_model, 2, 0),
+    Step('mutants', step_mutants, 2, 0),
     Step('fuzz', step_fuzz, 2, 0),
     Step('tool', step_tool, 2, 1),
     Step('boot', step_boot, 3),

@@ -46,7 +46,7 @@ HOSTED = ('arch/host/', 'tests/')
 CODE = ('base/', 'sync/', 'mm/', 'kernel/', 'drivers/', 'arch/', 'tests/host/', 'tests/rivals/')
 PORTABLE = ('base/', 'sync/', 'mm/', 'kernel/')
 # What a conditional in portable code may test. The platform is not among it: it comes by include path.
-MAY_TEST = {'HAYLOFT_DEBUG'}
+MAY_TEST = {'HAYLOFT_DEBUG', 'MUTANT'}
 
 # Knobs that the tool itself has to set, whatever the experiment; each has its reason.
 TOOL_KNOBS = {

@@ -717,6 +717,66 @@ TEST(a_drain_under_the_hands_of_a_free_is_seen)
     heap_delete(&t);
 }
 
+/* The same, but there is no sheaf to be had in the end: main, seen full, is empty now. */
+TEST(a_drain_and_then_no_sheaf_leaves_nothing_to_flush)
+{
+    struct test_heap t;
+    struct kmem_cache *c;
+    struct node *n[33];
+
+    REQUIRE(sheaf_heap(&t, "front=sheaf", 1, &c));
+    for (unsigned i = 0; i < 33; i++)
+        REQUIRE((n[i] = node_new(c)) != NULL);
+    kmem_cache_shrink(c);
+    for (unsigned i = 0; i < 32; i++)
+        EXPECT_TRUE(kmem_cache_free(c, n[i]));
+    fault_arm(FAULT_drain, 0, 1);
+    fault_arm(FAULT_no_sheaf, 0, 1);
+    EXPECT_TRUE(kmem_cache_free(c, n[32]));
+    EXPECT_EQ(fault_struck(FAULT_drain) + fault_struck(FAULT_no_sheaf), 2u);
+    EXPECT_EQ(mine(c)->count, 1u);
+    EXPECT_TRUE(heap_good(&t));
+    gone(&t, c);
+    heap_delete(&t);
+}
+
+TEST(a_drain_hands_in_the_rcu_sheaf)
+{
+    struct test_heap t;
+    struct kmem_cache *c;
+    struct node *n;
+
+    REQUIRE(sheaf_heap(&t, "front=sheaf", 1, &c));
+    REQUIRE((n = node_new(c)) != NULL);
+    EXPECT_TRUE(node_free_rcu(c, n));
+    EXPECT_EQ(total(c, CACHE_rcu_sheaf), 0u); /* one object: it gathers */
+    cache_drain_cpu(c, 0);
+    EXPECT_EQ(total(c, CACHE_rcu_sheaf), 1u);
+    rcu_barrier();
+    EXPECT_EQ(gauge(c, CACHE_rcu_objects), 0u);
+    gone(&t, c);
+    heap_delete(&t);
+}
+
+/* The barn keeps a few empty sheaves; the others go back to memory. */
+TEST(empty_sheaves_beyond_the_limit_go_back)
+{
+    struct test_heap t;
+    struct kmem_cache *c;
+
+    REQUIRE(sheaf_heap(&t, "front=sheaf barn.empty=2", 1, &c));
+    for (unsigned i = 0; i < 5; i++) {
+        struct sheaf *s = sheaf_alloc(c, c->limit);
+
+        REQUIRE(s != NULL);
+        sheaf_discard(c, s);
+    }
+    EXPECT_EQ(gauge(c, CACHE_barn_empty), 2u);
+    EXPECT_EQ(total(c, CACHE_barn_refused_empty), 3u);
+    gone(&t, c);
+    heap_delete(&t);
+}
+
 /* A trap: a shortage must find what sheaves and barns hold. */
 TEST(shortage_drains_sheaves_and_barns)
 {
