@@ -14,6 +14,7 @@ from .outcome import GUEST_FAULTS, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
+FAR = 2.0  # times as long as usual, for a word to go from one CPU to another and back
 PACE_SHIFT = 0.05  # on the log scale: what a yardstick that knows the arms may do to a time unsaid
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
@@ -43,6 +44,7 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _clocks(used, warn)
     if kind != "icount":
         _host(run, used, warn)
+        _distance(used, warn)
     _images(used, warn)
     _rounds(used, warn)
     _pace(results, warn)
@@ -156,6 +158,27 @@ def _host(run: dict, used: list[dict], warn) -> None:
     if stolen:
         warn("steal", f"the host was itself robbed of CPU time: up to {100 * max(stolen):.0f} % in "
              f"{len(stolen)} of {len(used)} boots")
+
+
+def _distance(used: list[dict], warn) -> None:
+    """The probes for parallel CPUs say how far apart two CPUs are: round trips of one word a millisecond. Where a host
+    moves a virtual CPU to another part of its caches, they are several times fewer, for a part of a boot or for many."""
+    rates = {}
+    for boot in used:
+        probes = (boot["digest"].get("parallel") or {}).get("probes") or []
+        rates[boot["about"]["id"], boot["about"]["arm"]] = [probe["rate"] for probe in probes if probe.get("rate")]
+    usual = float(np.median([rate for found in rates.values() for rate in found] or [0]))
+    far = {boot: [rate for rate in found if rate * FAR < usual] for boot, found in rates.items()}
+    near = {boot: [rate for rate in found if rate > usual * FAR] for boot, found in rates.items()}
+    apart = {boot: found for boot, found in far.items() if found} or {boot: found for boot, found in near.items() if found}
+    if not apart:
+        return
+    rate = float(np.median([rate for found in apart.values() for rate in found]))
+    arms = ", ".join(f"{arm} {count}" for arm, count in sorted(Counter(arm for _, arm in apart).items()))
+    how = "further apart" if rate < usual else "closer together"
+    warn("distance", f"two CPUs were {max(rate / usual, usual / rate):.1f} times {how} than usual in {len(apart)} of "
+         f"{len(used)} boots ({arms}): {rate:,.0f} round trips of a word a ms instead of {usual:,.0f}. The host moved "
+         "them; tests in which CPUs meet follow that, whatever the arm")
 
 
 def _images(used: list[dict], warn) -> None:
