@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import given, strategies as st
-from telemetry import expect
+from telemetry import expect, verdicts
 from telemetry.errors import HayloftError
 
 ARMS = ["A", "B", "C"]
@@ -117,3 +117,13 @@ def test_a_counter_that_never_moved_is_zero():
 def test_what_is_missing_fails_and_says_so(key):
     entry = expect.evaluate({key: "A < B"}, results())[0]
     assert entry["held"] is False and entry["reason"]
+
+
+def test_the_terminal_says_why_a_rule_was_not_met(tmp_path, capsys):
+    """Names of figures are known after the boots only, so this is where a misspelt one shows."""
+    rows = [{"test": "figure:slab@maple", "rule": "B > A", "held": False, "reason": "test maple told no figure slab"},
+            {"test": "test:maple", "rule": "B < A", "held": True}]
+    verdicts.show(tmp_path, {"tests": [], "arms": {}, "reference": "A", "expectations": rows})
+    said = capsys.readouterr().out
+    assert "expected figure:slab@maple: B > A: FAILED (test maple told no figure slab)" in said
+    assert "expected test:maple: B < A: held\n" in said

@@ -298,13 +298,13 @@ def test_the_kernel_must_echo_what_it_was_sent(sent, echoed, word):
 
 
 def test_shipped_experiments_finish_in_time():
-    """Within 4 minutes on host and 10 on tcg. A boot was seen to take up to 7 s there and 9 s here, on two cores; of one
-    that sweeps axes on host only, in short rounds, 1.6 s."""
-    short = {"barn-size.toml": 2}
+    """Within 4 minutes on host and 10 on tcg. Seconds a boot, on two cores at rest: magazines.toml 9.6 and 12.2; those that
+    have more or longer rounds, or more boots, as seen on host."""
+    seen = {"scaling.toml": 18, "bounded-depth.toml": 5, "counters-cost.toml": 3, "barn-size.toml": 2}
     for path in experiments.shipped_files():
         found = experiments.load(path)
         boots = len(found.points) * len(found.arms) * found.pairs
-        host, tcg = short.get(path.name, 7), 9 * ((found.machine["kind"] != "host"))
+        host, tcg = seen.get(path.name, 10), 20 * (found.machine["kind"] != "host")
         assert boots * host <= 4 * 60 and boots * tcg <= 10 * 60, f"{path}: {boots} boots"
 
 

@@ -162,7 +162,7 @@ def _host(run: dict, used: list[dict], warn) -> None:
 
 def _distance(used: list[dict], warn) -> None:
     """The probes for parallel CPUs say how far apart two CPUs are: round trips of one word a millisecond. Where a host
-    moves a virtual CPU to another part of its caches, they are several times fewer, for a part of a boot or for many."""
+    moves a virtual CPU to another part of its caches (an inference: nothing here sees it), they are several times fewer."""
     rates = {}
     for boot in used:
         probes = (boot["digest"].get("parallel") or {}).get("probes") or []
@@ -177,8 +177,8 @@ def _distance(used: list[dict], warn) -> None:
     arms = ", ".join(f"{arm} {count}" for arm, count in sorted(Counter(arm for _, arm in apart).items()))
     how = "further apart" if rate < usual else "closer together"
     warn("distance", f"two CPUs were {max(rate / usual, usual / rate):.1f} times {how} than usual in {len(apart)} of "
-         f"{len(used)} boots ({arms}): {rate:,.0f} round trips of a word a ms instead of {usual:,.0f}. The host moved "
-         "them; tests in which CPUs meet follow that, whatever the arm")
+         f"{len(used)} boots ({arms}): {rate:,.0f} round trips of a word a ms instead of {usual:,.0f}, as when a "
+         "host moves them; tests in which CPUs meet follow that, whatever the arm")
 
 
 def _images(used: list[dict], warn) -> None:

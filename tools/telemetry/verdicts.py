@@ -67,7 +67,8 @@ def show(folder, results):
         console.print(f"skipped: {entry['name']}: {entry['reason']}", markup=False)
     for entry in results.get("expectations") or []:
         held = {True: "held", False: "FAILED"}.get(entry["held"], "could not be judged")
-        console.print(f"expected {entry['test']}: {entry['rule']}: {held}", markup=False)
+        why = f" ({entry['reason']})" if entry.get("reason") else ""
+        console.print(f"expected {entry['test']}: {entry['rule']}: {held}{why}", markup=False)
     for text in results.get("warnings") or []:
         console.print(f"warning: {text if isinstance(text, str) else text.get('text', text)}", markup=False)
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}")
