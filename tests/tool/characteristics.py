@@ -18,6 +18,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
 from telemetry import verdict  # noqa: E402
+from test_distance import judged  # noqa: E402
 from test_simulation import CLAIMS, company, machine_history, quick_claim, side  # noqa: E402
 
 NOISE = {"tails": "heavy tails", "peaks": "two peaks"}
@@ -83,6 +84,35 @@ def found(row, runs=EFFECT_RUNS):
     return verdicts
 
 
+@dataclass(frozen=True)
+class Moved:
+    """One test of two CPUs whose host moves them, as measured or with the distance taken out (distance.py)."""
+
+    effect: float
+    pairs: int
+    adjusted: bool
+
+    def rules(self):
+        return verdict.Rules(minimum_effect=0.0 if self.effect == 1.0 else 0.20)
+
+    def runs(self):
+        return ALIKE_RUNS if self.effect == 1.0 else EFFECT_RUNS
+
+
+def moved_rows():
+    return [Moved(effect, pairs, adjusted) for effect in (1.0, 1.1, 1.25, 1.5, 2.0) for pairs in (4, 6, 12)
+            for adjusted in (False, True)]
+
+
+def moved(row):
+    """The verdicts on so many runs. As measured and adjusted are of the same runs: the seed does not know which."""
+    rng, verdicts = np.random.default_rng(zlib.crc32(f"moved {row.effect} {row.pairs}".encode())), {}
+    for _ in range(row.runs()):
+        said = judged(rng, row.effect, row.rules(), row.pairs, row.adjusted)
+        verdicts[said] = verdicts.get(said, 0) + 1
+    return verdicts
+
+
 def percent(part, whole):
     return f"{100 * part / whole:.1f}"
 
@@ -98,6 +128,13 @@ def effect_line(row, verdicts, runs=EFFECT_RUNS):
             f"| {percent(verdicts.get('no difference', 0), runs)} | {percent(verdicts.get('undecided', 0), runs)} |")
 
 
+def moved_line(row, verdicts):
+    said = (percent(verdicts.get(one, 0), row.runs()) for one in ("slower", "faster", "no difference", "undecided"))
+    return f"| {row.effect:.2f} | {row.pairs} | {'taken out' if row.adjusted else 'as measured'} | {' | '.join(said)} |"
+
+
+MOVED_HEAD = ("| B/A | pairs | distance | slower | faster | no difference | undecided |\n"
+              "|---|---|---|---|---|---|---|")
 ALIKE_HEAD = "| noise | pairs | scheme | minimum effect | % of runs with any claim |\n|---|---|---|---|---|"
 EFFECT_HEAD = ("| noise of the other tests | B/A | pairs | slower | faster | no difference | undecided |\n"
                "|---|---|---|---|---|---|---|")
@@ -110,6 +147,9 @@ def main():
     print("\n" + EFFECT_HEAD)
     for row in effect_rows():
         print(effect_line(row, found(row)), flush=True)
+    print("\n" + MOVED_HEAD)
+    for row in moved_rows():
+        print(moved_line(row, moved(row)), flush=True)
 
 
 if __name__ == "__main__":

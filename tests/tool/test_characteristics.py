@@ -11,6 +11,7 @@ LONG = bool(os.environ.get("HAYLOFT_LONG"))
 PAGE = (Path(__file__).parents[2] / "docs" / "STATISTICS.md").read_text()
 # In every run of the tests the rows that cost least; all of them on demand.
 ALIKE = [row for row in c.alike_rows() if LONG or row.pairs == 4]
+MOVED = [row for row in c.moved_rows() if LONG or (row.pairs == 6 and row.effect == 1.5)]
 EFFECT = [row for row in c.effect_rows() if LONG or (row.pairs == 6 and row.effect == 2.0)]
 
 
@@ -24,9 +25,14 @@ def test_an_effect(row):
     assert c.effect_line(row, c.found(row)) in PAGE
 
 
+@pytest.mark.parametrize("row", MOVED, ids=repr)
+def test_a_changed_distance(row):
+    assert c.moved_line(row, c.moved(row)) in PAGE
+
+
 def test_the_page_has_every_row_once():
-    lines = [line for line in PAGE.splitlines() if re.match(r"\| (heavy|two|a drift|15 %|both)", line)]
-    assert len(lines) == len(set(lines)) == len(c.alike_rows()) + len(c.effect_rows())
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| (heavy|two|a drift|15 %|both|[12]\.[0-9]+ )", line)]
+    assert len(lines) == len(set(lines)) == len(c.alike_rows()) + len(c.effect_rows()) + len(c.moved_rows())
 
 
 def rows_of(head):
@@ -47,3 +53,12 @@ def test_what_six_pairs_and_thirty_find():
         assert cells[noise, "2.00", "6"][0] == 100.0
         assert cells[noise, "1.25", "30"][0] >= 95.0
     assert all(wrong == 0 for _, wrong in cells.values())
+
+
+def test_taking_the_distance_out_finds_more_and_claims_no_more():
+    cells = {(effect, pairs, how): (float(right), float(wrong))
+             for effect, pairs, how, right, wrong, *_ in rows_of(c.MOVED_HEAD)}
+    for pairs in ("4", "6", "12"):
+        assert sum(cells["1.00", pairs, "taken out"]) <= 6.5
+    assert cells["1.50", "6", "taken out"][0] > cells["1.50", "6", "as measured"][0] + 20
+    assert all(wrong == 0 for (effect, *_), (_, wrong) in cells.items() if effect != "1.00")

@@ -127,38 +127,8 @@ def results_with(yardstick_of_b):
 @pytest.mark.parametrize("level, said", [(11.5, False), (11.5 + np.log(1.2), True), (11.5 - np.log(1.2), True)])
 def test_a_yardstick_that_knows_the_arms_is_a_warning(level, said):
     texts = []
-    distrust._pace(results_with(level), lambda kind, text: texts.append((kind, text)))
+    distrust._adjusters(results_with(level), lambda kind, text: texts.append((kind, text)))
     assert bool(texts) == said
     if said:
         assert texts[0][0] == "pace" and "malloc/64/solo" in texts[0][1]
         assert ("slower in B" if level > 11.5 else "quicker in B") in texts[0][1]
-
-
-def probed(at, arm, *rates):
-    return {"about": {"id": f"{at:02}-{arm}", "arm": arm},
-            "digest": {"parallel": {"probes": [{"when": "", "rate": rate} for rate in rates]}}}
-
-
-def distances(boots):
-    texts = []
-    distrust._distance(boots, lambda kind, text: texts.append((kind, text)))
-    return texts
-
-
-def test_cpus_that_the_host_moved_apart_are_told():
-    boots = [probed(1, "A", 2570, 2510), probed(1, "B", 2590, 2530), probed(2, "B", 11600, 12100), probed(2, "A", 11900),
-             probed(3, "A", 11900, 12300), probed(3, "B", 11500, 11200, 2600), probed(4, "A"), probed(4, "B", 11800, 9900)]
-    (kind, text), = distances(boots)
-    assert kind == "distance"
-    assert "further apart" in text and "3 of 8 boots (A 1, B 2)" in text and "2,570 round trips" in text
-
-
-def test_cpus_that_are_close_for_once_are_told():
-    (_, text), = distances([probed(1, "A", 2500), probed(1, "B", 2600), probed(2, "B", 2550, 11000), probed(2, "A", 2400)])
-    assert "closer together" in text and "1 of 4 boots (B 1)" in text
-
-
-def test_cpus_that_stay_where_they_are_need_no_word():
-    rng = random.Random(5)
-    assert distances([probed(at, arm, *(rng.uniform(9000, 13000) for _ in range(6))) for at in range(6) for arm in "AB"]) == []
-    assert distances([probed(1, "A"), probed(1, "B")]) == []

@@ -3,8 +3,8 @@
 The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
 with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
 and test (the geometric mean of its rounds) goes into the verdicts; every axis point is a family of its
-own, and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py).
-Everything that limits what the numbers mean becomes a warning, a value with a kind
+own, and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py), and so
+is a changed distance between CPUs (distance.py). Everything that limits what the numbers mean becomes a warning, a value with a kind
 and a text.
 
 The same folder always gives the same results: nothing here looks at the machine it runs on, and the seed
@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
+from . import calibrate, digest, distance, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -267,9 +267,10 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
         unit = "instructions/op" if kind == "icount" else about["unit"]
         arms = {arm: {"median": units.middle(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
-                        "arms": arms, "pace": None, "versus": {}})
+                        "arms": arms, "pace": None, "distance": None, "versus": {}})
     if kind != "icount" and run.get("pace", "adjust") == "adjust":
         _take_pace_out(entries, used, value_of)
+        _take_distance_out(entries, used, value_of)
     reference = run["reference"]
     for arm in used:
         if arm == reference:
@@ -314,15 +315,43 @@ def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
 def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
     """Where the yardstick allows it, the boots' figures at one pace; as measured they go to `raw`."""
     for entry in entries:
-        rounds = [[next((test["rounds"] for test in boot["digest"].get("tests") or [] if test["name"] == entry["name"]), [])
-                   for boot in members] for members in used.values()]
-        found = pace.adjust(rounds, value_of)
+        found = pace.adjust(_rounds_of(entry, used), value_of)
         if found is None:
             continue
         entry["pace"] = {"slope": found.slope, "spread_raw": found.spread[0], "spread": found.spread[1],
                          "yardstick": dict(zip(used, found.yardstick))}
-        for arm, figures in zip(used, found.figures):
-            entry["arms"][arm] |= {"raw": entry["arms"][arm]["boots"], "boots": figures, "median": units.middle(figures)}
+        _replace_figures(entry, used, found.figures)
+
+
+def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+    """Where the probes allow it, the figures of tests on several CPUs at the run's usual distance between them."""
+    for entry in entries:
+        if entry["cpus"] == 1:
+            continue
+        rounds = _rounds_of(entry, used)
+        times = [[[np.log(r[value_of]) for r in boot if r.get(value_of)] for boot in arm] for arm in rounds]
+        trips = [[distance.of_rounds((boot["digest"].get("parallel") or {}).get("probes") or [], entry["name"], len(own))
+                  for boot, own in zip(members, arm)] for members, arm in zip(used.values(), rounds)]
+        pairs = [[boot["about"].get("pair") or 0 for boot in members] for members in used.values()]
+        found = distance.adjust([entry["arms"][arm]["boots"] for arm in used], times, trips, pairs)
+        if found is None:
+            continue
+        entry["distance"] = {"slope": found.slope, "spread_before": found.spread[0], "spread": found.spread[1],
+                             "roundtrip": dict(zip(used, found.roundtrip))}
+        _replace_figures(entry, used, found.figures)
+
+
+def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:
+    """By arm and boot; [] where a boot has no such test."""
+    return [[next((test["rounds"] for test in boot["digest"].get("tests") or [] if test["name"] == entry["name"]), [])
+             for boot in members] for members in used.values()]
+
+
+def _replace_figures(entry: dict, used: dict[str, list[dict]], figures: list[list[float | None]]) -> None:
+    """What is judged; as measured they stay in `raw`."""
+    for arm, own in zip(used, figures):
+        here = entry["arms"][arm]
+        here |= {"raw": here.get("raw") or here["boots"], "boots": own, "median": units.middle(own)}
 
 
 def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:

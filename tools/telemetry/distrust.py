@@ -9,13 +9,12 @@ from collections import Counter
 
 import numpy as np
 
-from . import verdict
+from . import distance, verdict
 from .outcome import GUEST_FAULTS, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
-FAR = 2.0  # times as long as usual, for a word to go from one CPU to another and back
-PACE_SHIFT = 0.05  # on the log scale: what a yardstick that knows the arms may do to a time unsaid
+PACE_SHIFT = 0.05  # on the log scale: what a reading that knows the arms may do to a time unsaid
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
     "icount": "instructions, counted exactly; time and contention do not appear",
@@ -44,10 +43,10 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _clocks(used, warn)
     if kind != "icount":
         _host(run, used, warn)
-        _distance(used, warn)
+        _distance(results, used, warn)
     _images(used, warn)
     _rounds(used, warn)
-    _pace(results, warn)
+    _adjusters(results, warn)
     if kind != "icount" and not calibrated and used:
         warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
              "minimum effect guards against it")
@@ -60,33 +59,39 @@ def _kind_of(text: str) -> str:
     return head if colon and len(head) < 24 else "plan"
 
 
-def _pace(results: dict, warn) -> None:
-    """The yardstick must not know the arms; it is tried like a family of tests, by the same rules."""
-    for arm in results["arms"]:
-        if arm == results["reference"]:
-            continue
-        paced = [test for test in results["tests"] if test.get("pace")]
-        sides = [_yardsticks(paced, a) for a in (results["reference"], arm)]
-        if not paced or min(map(len, sides)) < verdict.FEWEST_PAIRS:
-            continue
-        sides = [verdict.Side(values, np.arange(1, len(values) + 1)) for values in sides]
-        p = verdict.family_p(*sides, verdict.Rules(arms_compared=len(results["arms"]) - 1))
-        for test, one in zip(paced, p):
-            found = test["pace"]["yardstick"]
-            shift = np.mean(_known(found[arm])) - np.mean(_known(found[results["reference"]]))
-            if one <= verdict.ALPHA and abs(test["pace"]["slope"] * shift) > PACE_SHIFT:
-                warn("pace", f"{test['name']}: the yardstick itself was {100 * abs(np.expm1(shift)):.0f} % "
-                     f"{'slower' if shift > 0 else 'quicker'} in {arm} (p = {one:.2g}), so the adjustment may hide or "
-                     "make a part of the difference: compare the times as measured")
+# what is taken out of the times: its key in a test's entry, the reading behind it, and in words what it means if that grew
+ADJUSTED = (("pace", "yardstick", "the yardstick itself was", ("slower", "quicker")),
+            ("distance", "roundtrip", "two CPUs themselves were", ("further apart", "closer together")))
+
+
+def _adjusters(results: dict, warn) -> None:
+    """A reading that times are adjusted by must not know the arms; it is tried like a family of tests, by the same rules."""
+    for key, reading, subject, ways in ADJUSTED:
+        tests = [test for test in results["tests"] if test.get(key)]
+        for arm in results["arms"]:
+            if arm == results["reference"]:
+                continue
+            sides = [_readings(tests, key, reading, a) for a in (results["reference"], arm)]
+            if not tests or min(map(len, sides)) < verdict.FEWEST_PAIRS:
+                continue
+            sides = [verdict.Side(values, np.arange(1, len(values) + 1)) for values in sides]
+            p = verdict.family_p(*sides, verdict.Rules(arms_compared=len(results["arms"]) - 1))
+            for test, one in zip(tests, p):
+                found = test[key][reading]
+                shift = np.mean(_known(found[arm])) - np.mean(_known(found[results["reference"]]))
+                if one <= verdict.ALPHA and abs(test[key]["slope"] * shift) > PACE_SHIFT:
+                    warn(key, f"{test['name']}: {subject} {100 * abs(np.expm1(shift)):.0f} % {ways[0 if shift > 0 else 1]} "
+                         f"in {arm} (p = {one:.2g}), so the adjustment may hide or make a part of the difference: compare "
+                         "the times as measured")
 
 
 def _known(values: list) -> list:
     return [value for value in values if value is not None]
 
 
-def _yardsticks(tests: list[dict], arm: str) -> np.ndarray:
+def _readings(tests: list[dict], key: str, reading: str, arm: str) -> np.ndarray:
     """values[boot, test], of the boots that have all tests."""
-    rows = np.array([test["pace"]["yardstick"][arm] for test in tests], dtype=float).T
+    rows = np.array([test[key][reading][arm] for test in tests], dtype=float).T
     return rows[~np.isnan(rows).any(axis=1)] if rows.size else rows
 
 
@@ -160,25 +165,30 @@ def _host(run: dict, used: list[dict], warn) -> None:
              f"{len(stolen)} of {len(used)} boots")
 
 
-def _distance(used: list[dict], warn) -> None:
+def _distance(results: dict, used: list[dict], warn) -> None:
     """The probes for parallel CPUs say how far apart two CPUs are: round trips of one word a millisecond. Where a host
-    moves a virtual CPU to another part of its caches (an inference: nothing here sees it), they are several times fewer."""
-    rates = {}
-    for boot in used:
-        probes = (boot["digest"].get("parallel") or {}).get("probes") or []
-        rates[boot["about"]["id"], boot["about"]["arm"]] = [probe["rate"] for probe in probes if probe.get("rate")]
+    moves a virtual CPU to another part of its caches (an inference: nothing here sees it), they are several times fewer.
+    It takes two probes on end: one by itself is a CPU that was kept from it."""
+    rates = {(boot["about"]["id"], boot["about"]["arm"]):
+             [probe["rate"] for probe in (boot["digest"].get("parallel") or {}).get("probes") or [] if probe.get("rate")]
+             for boot in used}
     usual = float(np.median([rate for found in rates.values() for rate in found] or [0]))
-    far = {boot: [rate for rate in found if rate * FAR < usual] for boot, found in rates.items()}
-    near = {boot: [rate for rate in found if rate > usual * FAR] for boot, found in rates.items()}
+    far = {boot: [max(two) for two in zip(found, found[1:]) if max(two) * distance.FAR < usual]
+           for boot, found in rates.items()}
+    near = {boot: [min(two) for two in zip(found, found[1:]) if min(two) > usual * distance.FAR]
+            for boot, found in rates.items()}
     apart = {boot: found for boot, found in far.items() if found} or {boot: found for boot, found in near.items() if found}
     if not apart:
         return
     rate = float(np.median([rate for found in apart.values() for rate in found]))
     arms = ", ".join(f"{arm} {count}" for arm, count in sorted(Counter(arm for _, arm in apart).items()))
     how = "further apart" if rate < usual else "closer together"
+    adjusted = sum(bool(test.get("distance")) for test in results["tests"])
+    then = (f"taken out of {adjusted} test{'s' if adjusted != 1 else ''} on several CPUs" if adjusted else
+            "not taken out: tests in which CPUs meet follow it, whatever the arm")
     warn("distance", f"two CPUs were {max(rate / usual, usual / rate):.1f} times {how} than usual in {len(apart)} of "
          f"{len(used)} boots ({arms}): {rate:,.0f} round trips of a word a ms instead of {usual:,.0f}, as when a "
-         "host moves them; tests in which CPUs meet follow that, whatever the arm")
+         f"host moves them; {then}")
 
 
 def _images(used: list[dict], warn) -> None:

@@ -65,10 +65,10 @@ def adjust(boots: list[list[list[dict]]], key: str) -> Pace | None:
     level = [[None if mean is None else mean[0] - slope * (mean[1] - middle) for mean in arm] for arm in means]
     return Pace(slope, [[None if one is None else float(np.exp(one)) for one in arm] for arm in level],
                 [[None if mean is None else float(mean[1]) for mean in arm] for arm in means],
-                (_spread(raw), _spread(level)))
+                (spread_within(raw), spread_within(level)))
 
 
-def _spread(arms: list[list[float | None]]) -> float:
+def spread_within(arms: list[list[float | None]]) -> float:
     """Standard deviation of boots within their arms."""
     offs = [np.array(known) - np.mean(known) for arm in arms if len(known := [v for v in arm if v is not None]) > 1]
     freedom = sum(len(off) - 1 for off in offs)

@@ -8,6 +8,7 @@ may use `code` and **strong**, nothing else.
 
 from __future__ import annotations
 
+import math
 
 from .. import units, verdict
 from . import axes, beside, layers, words
@@ -72,7 +73,7 @@ def _tests(results: dict) -> list:
             out.append(Paragraph("", f"Not decided ({arm})" if len(results["arms"]) > 2 else "Not decided"))
             out.append(Bullets(undecided))
     out.append(Paragraph(_legend(results)))
-    out += _pace(results)
+    out += _pace(results) + _distance(results)
     return out
 
 
@@ -93,6 +94,26 @@ def _pace(results: dict) -> list:
                       "each was divided by (yardstick / its middle) to the power of the slope, which is fitted over the "
                       "rounds within boots and knows no arm. Below, how far boots of one arm lie apart, and the medians "
                       "as measured. pace = \"ignore\" in the experiment judges those.", "At one pace"), table]
+
+
+def _distance(results: dict) -> list:
+    """What a changed distance between CPUs took out of the times."""
+    moved = [test for test in results["tests"] if test.get("distance")]
+    if not moved:
+        return []
+    table = Table(["test", "slope", "boots apart, before", "boots apart, adjusted", "round trips a ms",
+                   *[f"{arm} as measured" for arm in results["arms"]]], [], left=1)
+    for test in moved:
+        found = test["distance"]
+        rates = [math.exp(-one) for arm in found["roundtrip"].values() for one in arm if one is not None]
+        table.rows.append([words.test_label(test), f"{found['slope']:.2f}", f"{100 * found['spread_before']:.1f} %",
+                           f"{100 * found['spread']:.1f} %", f"{min(rates):,.0f} to {max(rates):,.0f}",
+                           *[units.number(units.middle(test["arms"][arm]["raw"])) for arm in results["arms"]]])
+    return [Paragraph("How long a word takes to another CPU and back changed during the run, as when a host moves virtual "
+                      "CPUs about. The kernel probes it after every round, and the times above of tests on several CPUs are those at the "
+                      "run's usual distance: each was divided by (round trip / usual one) to the power of the slope, which comes "
+                      "from the means of whole pairs and from rounds within boots, where the arms' difference cancels. "
+                      "pace = \"ignore\" in the experiment judges the times as measured.", "At one distance"), table]
 
 
 def _test_table(results: dict, reference: str, arm: str) -> Table:
