@@ -5,6 +5,9 @@ grub-mkrescue stamps the date into the volume and into a file's name, so it cann
 this does what it does for a PC with a BIOS, with every date fixed: grub-mkimage for the core, GRUB's own CD
 boot sector before it, xorriso for the file system. The menu stays a file of its own in /boot/grub, because
 GRUB runs an embedded configuration in rescue mode, where an unquoted variable is not split into words.
+
+The kernel goes in without its debug sections, a megabyte that GRUB would load and a small machine has no room for; its
+symbols stay, since a panic names its backtraces by them.
 """
 
 import argparse
@@ -61,7 +64,7 @@ def make(kernel, config, output):
         root = os.path.join(work, 'root')
         boot = os.path.join(root, 'boot', 'grub')
         os.makedirs(boot)
-        shutil.copyfile(kernel, os.path.join(root, 'boot', 'kernel.elf'))
+        run(tool('objcopy', 'llvm-objcopy'), '--strip-debug', kernel, os.path.join(root, 'boot', 'kernel.elf'))
         shutil.copyfile(config, os.path.join(boot, 'grub.cfg'))
         core = os.path.join(work, 'core.img')
         run(tool('grub-mkimage', 'grub2-mkimage'), '-O', 'i386-pc', '-d', grub, '-p', '/boot/grub',

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import booting
+import pytest
 from booting import FAILED, PANIC, REFUSED
 from telemetry.machine import base, qemu
 
@@ -15,13 +16,13 @@ from telemetry.machine import base, qemu
 class Machine:
     """A QEMU whose monitor stays open, for what can only be done to a machine that runs."""
 
-    def __init__(self, folder, args, cpus=2, memory='512M', extra=()):
+    def __init__(self, folder, args, cpus=2, memory='512M', extra=(), variant='release'):
         self.folder = folder
         machine = base.Machine(kind='tcg', requested='tcg', cpus=cpus, memory=memory, timeout=60.0)
         self.monitor, theirs = socket.socketpair()
         arguments = os.memfd_create('arguments')
         os.write(arguments, (qemu.PREFIX + args).encode())
-        argv = qemu.command(machine, booting.BUILD / 'release' / 'hayloft.iso', arguments, theirs.fileno(),
+        argv = qemu.command(machine, booting.BUILD / variant / 'hayloft.iso', arguments, theirs.fileno(),
                             extra=extra)
         if '-S' not in extra:  # held until a debugger lets it go
             argv.remove('-S')
@@ -66,9 +67,11 @@ def test_panic_before_the_cpu_table_exists(boot):
     assert 'HAYLOFT-PANIC kind=' in done.console
 
 
-def test_too_little_memory_is_refused_with_what_would_do(tmp_path):
-    """With 4 MiB GRUB itself has no room for the image, and says so."""
-    with Machine(tmp_path, 'kbench=0', memory='6M') as machine:
+@pytest.mark.parametrize('variant', ['release', 'debug'])
+@pytest.mark.parametrize('memory', ['4M', '6M'])
+def test_too_little_memory_is_refused_with_what_would_do(tmp_path, memory, variant):
+    """GRUB has no word for an image that it finds no room for, so it must find room."""
+    with Machine(tmp_path, 'kbench=0', memory=memory, variant=variant) as machine:
         assert machine.end() == REFUSED, machine.console()
         line = [text for text in machine.console().splitlines() if 'HAYLOFT-REFUSED' in text]
         assert len(line) == 1, machine.console()

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import fake_machine
-from telemetry import ROOT, machine
+from telemetry import ROOT, build, machine
 from telemetry.errors import HayloftError
 from telemetry.machine import base, child, facts, probe, qemu
 
@@ -63,6 +63,28 @@ def test_what_qemu_is_told():
     assert "thread=multi" in text and "type=11,path=/dev/fd/7" in text and "-no-reboot" in text
     assert "shift=0,align=off,sleep=off" in " ".join(qemu.command(
         base.Machine("icount", "icount", 1, "512M", 60.0), pathlib.Path("x"), None, 8))
+
+
+def test_an_iso_is_made_anew_when_what_makes_it_changes(tmp_path, monkeypatch):
+    """The kernel alone does not tell which ISO it is: the menu and the maker go into it too."""
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "IMAGES", tmp_path / "images")
+    maker, config = tmp_path / "tools" / "mkiso.py", tmp_path / "arch" / "x86_64" / "grub.cfg"
+    for path in (maker, config):
+        path.parent.mkdir(parents=True)
+    program = "import sys; open(sys.argv[-1], 'w').write(open(sys.argv[4]).read() + 'by {}')"
+    elf = tmp_path / "kernel.elf"
+    elf.write_bytes(b"kernel")
+    config.write_text("menu one ")
+    maker.write_text(program.format("hand"))
+    first = build.open_image(elf, hosted=False).iso
+    assert first.read_text() == "menu one by hand"
+    first.write_text("kept")
+    assert build.open_image(elf, hosted=False).iso.read_text() == "kept"
+    config.write_text("menu two ")
+    assert build.open_image(elf, hosted=False).iso.read_text() == "menu two by hand"
+    maker.write_text(program.format("machine"))
+    assert build.open_image(elf, hosted=False).iso.read_text() == "menu two by machine"
 
 
 @needs_qemu

@@ -2,12 +2,14 @@
 
 A run boots from the copy of the image that it archived: rebuilding the tree meanwhile cannot change what
 later boots of the run measure. The ISO is made from that copy (tools/mkiso.py gives the same bytes each
-time), so the archive need not hold it; ISOs are kept by checksum under build/images/.
+time), so the archive need not hold it; ISOs are kept under build/images/ by the checksums of what they are made of
+and with.
 
 ninja is started from the main thread and dies with the tool: by SIGTERM, so that it ends its compilers too.
 """
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 import re
@@ -102,15 +104,16 @@ def open_image(elf, hosted, checksum=None):
 
 
 def make_iso(elf, checksum):
-    folder = IMAGES / checksum[:16]
+    maker, config = ROOT / "tools" / "mkiso.py", ROOT / "arch" / "x86_64" / "grub.cfg"
+    parts = (checksum, image.sha256(maker), image.sha256(config))
+    folder = IMAGES / hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
     iso = folder / "hayloft.iso"
     if iso.exists():
         os.utime(folder)
         return iso
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f".hayloft.iso.{os.getpid()}"
-    done = child.run([sys.executable, ROOT / "tools" / "mkiso.py", "--kernel", elf, "--config",
-                      ROOT / "arch" / "x86_64" / "grub.cfg", "--output", aside], timeout=120)
+    done = child.run([sys.executable, maker, "--kernel", elf, "--config", config, "--output", aside], timeout=120)
     if done.returncode != 0:
         last = (done.stderr.strip() or "mkiso.py said nothing").splitlines()[-1]
         raise HayloftError(f"no ISO could be made from {elf}: {last}", EXIT_MACHINE)
