@@ -185,6 +185,7 @@ TEST_COMMON = [
 # platform and TEST_COMMON.
 TESTS = {
     'api': [],
+    'barn': [],
     'buddy': [],
     'bulk': [],
     'faulted': [],
@@ -193,7 +194,9 @@ TESTS = {
     'locks': [],
     'magazine': [],
     'pcp': [],
+    'prefill': [],
     'rcu': [],
+    'rcufree': [],
     'sheaf': [],
     'shortage': [],
     'slab': [],

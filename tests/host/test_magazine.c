@@ -1,6 +1,6 @@
 /* test_magazine.c: the magazine front end: its guarantee, edge by edge; the size and why it
  * changes; what is given back and when; and each thing that may come between. kfree_rcu and
- * private sheaves under it: test_sheaf.c. */
+ * private sheaves under it: test_rcufree.c and test_prefill.c. */
 #include "../../mm/magazine_impl.h"
 #include "heap_fixture.h"
 
