@@ -123,6 +123,39 @@ def test_panels_join_when_there_is_something_for_them_and_stay(tmp_path):
     assert numpy.array_equal(screen.pixels(), whole.pixels()), "the old places left something"
 
 
+def notices(board) -> dict:
+    """What is written in the middle of each panel that draws nothing."""
+    return {panel.name: [text.get_text() for text in panel.axes.texts]
+            for panel in board.panels if panel.name != "header" and not panel.axes.axison}
+
+
+def test_a_panel_with_nothing_to_draw_says_why(tmp_path):
+    """Each of them, before the first boot and in a boot that has told nothing yet."""
+    board, state = Board(), provided(*LAYERS)
+    board.refresh(state)
+    said = notices(board)
+    assert set(said) == {*PANELS, *LAYERS} - {"header"}
+    assert said.pop("over") == ["waiting for a result\nof each arm"]
+    assert set(map(tuple, said.values())) == {("waiting for the first boot",)}
+
+    plans = layered()
+    entry = synth.begin_run(tmp_path / "run", plans, 1)["order"][0]
+    synth.run_boot(tmp_path / "run", entry, plans[entry["arm"]])
+    stream = tmp_path / "run" / "boots" / entry["id"] / "telemetry.bin"
+    hello = stream.read_bytes().lstrip(b"\0").partition(b"\0")[0]
+    stream.write_bytes(b"\0" + hello + b"\0")
+    feed = RunFeed(tmp_path / "run")
+    feed.poll()
+    feed.state.provided = set(LAYERS)
+    assert feed.state.current is not None
+    board.refresh(feed.state)
+    said = notices(board)
+    assert set(said) == {*PANELS, *LAYERS} - {"header"}
+    for name, texts in said.items():
+        assert len(texts) == 1 and len(texts[0]) > 8, f"{name} says {texts}"
+        assert "first boot" not in texts[0], f"{name} waits for what is there"
+
+
 @pytest.mark.parametrize("cpus", [1, 3, 8, 64])
 def test_any_number_of_cpus(tmp_path, cpus):
     plans = layered(cpus=cpus, rounds=1)

@@ -28,30 +28,25 @@ class Barn(Series):
     """Levels of the busiest cache, and dashed, in the line's colour, what each may be at most."""
 
     name, title = "barn", "Barn or depot"
+    empty = "no barn in this boot"
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         cache, levels = boot.barn_of()
         if not levels:
-            return ("none",), ()
+            return None
         drawn = [level for level in levels if level.unit == levels[0].unit]
         told = tuple(f"{level.label} {units.count(newest(level.values))}" for level in levels
                      if level.unit != levels[0].unit and newest(level.values) is not None)
         most = max([v for level in drawn for v in level.values if v is not None], default=0)
         limit = max(level.limit or 0 for level in drawn)  # may be passed a little
-        decor = ("barn", cache, tuple((level.label, level.limit) for level in drawn),
+        decor = (cache, tuple((level.label, level.limit) for level in drawn),
                  limit if most <= 1.3 * limit else step_up(most), window(boot))
         content = tuple((tuple(level.times), tuple(level.values)) for level in drawn)
         return decor, (content, self.lost_spans(boot), round(boot.now, 1), told)
 
     def dress(self, decor):
-        if decor[0] != "barn":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no barn in this boot")
-            return
-        _, cache, lines, top, limits = decor
-        super().dress(("lines", tuple(label for label, _ in lines), top, limits))
+        cache, lines, top, limits = decor
+        super().dress((tuple(label for label, _ in lines), top, limits))
         self.axes.set_title(f"Barn: {shorten(cache, 20)}", pad=5)
         self.limits = [limit for _, limit in lines]
         self.axes.set_yticks([top * part / 5 for part in range(6)])
@@ -65,8 +60,6 @@ class Barn(Series):
 
     def fill(self, content):
         super().fill(content[:3])
-        if not content:
-            return
         self.told.set_text(", ".join(content[3]))
         for text, (_, values), line, limit in zip(self.legend.get_texts(), content[0], self.lines,
                                                   self.limits):
@@ -78,28 +71,23 @@ class Footprint(Panel):
     """Bytes by layer, one on top of the other."""
 
     name, title = "footprint", "Memory by layer"
+    empty = "no sample yet"
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         levels = [level for level in boot.footprint() if any(level.values)]
         if not levels:
-            return ("none",), ()
+            return None
         edges = [[0.0] * len(levels[0].values)]
         for level in levels:
             edges.append([below + (value or 0) for below, value in zip(edges[-1], level.values)])
         known = tuple(value is not None for value in levels[0].values)
-        decor = ("areas", tuple(level.label.removesuffix("_bytes").replace("_", " ")
-                                for level in levels), _power_up(max(edges[-1])), window(boot))
+        decor = (tuple(level.label.removesuffix("_bytes").replace("_", " ") for level in levels),
+                 _power_up(max(edges[-1])), window(boot))
         content = tuple(levels[0].times), known, tuple(tuple(edge) for edge in edges)
         return decor, (content, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
-        if decor[0] != "areas":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no sample yet")
-            return
-        _, labels, top, limits = decor
+        labels, top, limits = decor
         self.now_line()
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         self.areas = [self.animate(self.axes.fill_between([], [], [], color=colour(place),
@@ -114,8 +102,6 @@ class Footprint(Panel):
         self.time_axis(limits)
 
     def fill(self, content):
-        if not content:
-            return
         (times, known, edges), spans, now = content
         self.now.set_xdata([now, now])
         top = self.axes.get_ylim()[1]
@@ -146,19 +132,17 @@ class Latency(Panel):
     """A histogram a row, each to its own height; the square root keeps the tail visible."""
 
     name, title = "latency", "Cycles a call"
+    empty = "no call was timed in this boot"
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         rows = list(boot.latency.items())[:ROWS_MOST]
         if not rows:
-            return ("none",), ()
+            return None
         low = max(1, observed.lower(min((min(found.counts) for _, found in rows if found.counts),
                                         default=0)))
         high = max([10 * low, *(self._reach(found) for _, found in rows)])
         limits = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        decor = ("rows", tuple(shorten(f"{level} {call}", 14) for (level, call), _ in rows), limits)
+        decor = tuple(shorten(f"{level} {call}", 14) for (level, call), _ in rows), limits
         return decor, tuple(self._row(found) for _, found in rows)
 
     @staticmethod
@@ -180,11 +164,7 @@ class Latency(Panel):
         return tuple(outline), middle, tail, said
 
     def dress(self, decor):
-        if decor[0] != "rows":
-            self.say("waiting for the first boot" if decor[0] == "wait"
-                     else "no call was timed in this boot")
-            return
-        _, labels, (low, high) = decor
+        labels, (low, high) = decor
         self.axes.set_xscale("log")
         self.axes.set_xlim(10**low, 10**high)
         marks = [10**power for power in range(low, high + 1, max(1, math.ceil((high - low) / 6)))]
@@ -212,8 +192,7 @@ class Latency(Panel):
             self.rows.append(tuple(map(self.animate, (shape, middle, tail, text))))
 
     def fill(self, content):
-        for row, (artists, (outline, middle, tail, said)) in enumerate(
-                zip(self.rows if content else (), content)):
+        for row, (artists, (outline, middle, tail, said)) in enumerate(zip(self.rows, content)):
             shape, bar, arrow, text = artists
             shape.set_verts([[(left, row), (left, row - 0.85 * height),
                               (right, row - 0.85 * height), (right, row)]
@@ -231,26 +210,20 @@ class Matrix(Panel):
     """Share of a test's frees by the CPU that allocated (down) and the CPU that freed (across)."""
 
     name, title = "matrix", "Who frees whose"
+    empty = "nobody kept count in this boot"
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         away, frees = boot.crossed
         if not frees:
-            return ("none",), ()
+            return None
         cpus = 1 + max(max(key) for key in (*boot.matrix, (max(boot.cpus, default=0),)))
         shares = tuple(tuple(boot.matrix.get((made_on, freed_on), 0) / frees
                              for freed_on in range(cpus)) for made_on in range(cpus))
         said = f"freed on CPU: {units.share(away / frees)} of {units.count(frees)} away"
-        return ("cells", cpus), (shares, said)
+        return (cpus,), (shares, said)
 
     def dress(self, decor):
-        if decor[0] != "cells":
-            self.say("waiting for the first boot" if decor[0] == "wait"
-                     else "nobody kept count in this boot")
-            return
-        cpus = decor[1]
+        cpus, = decor
         self.axes.grid(False)
         self.axes.spines[:].set_visible(False)
         self.image = self.animate(self.axes.imshow([[0.0] * cpus] * cpus, cmap="Blues", vmin=0,
@@ -271,8 +244,6 @@ class Matrix(Panel):
                 self.texts[made_on, freed_on] = self.animate(text)
 
     def fill(self, content):
-        if not content:
-            return
         shares, said = content
         most = max(map(max, shares)) or 1
         self.image.set_data(shares)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import NamedTuple
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -64,12 +65,19 @@ def window(boot) -> tuple[float, float]:
     return max(0.0, end - WINDOW * WIDTH), end
 
 
-class Panel:
-    """One panel. `gather(state)` returns (decor, content), plain values: decor is what the empty
-    self depends on, content what moves on it. `dress(decor)` makes the one, `fill(content)` sets
-    the other's artists."""
+class Notice(NamedTuple):
+    """The decor of a panel that has nothing to draw: why."""
 
-    name = title = ""
+    text: str
+
+
+class Panel:
+    """One panel. `look(boot)` returns (decor, content), plain values: decor is what the empty self
+    depends on, content what moves on it; None if the boot has told nothing of the kind, which
+    `empty` then says. `dress(decor)` makes the one, `fill(content)` sets the other's artists. What
+    is not about one boot overrides `gather(state)`."""
+
+    name = title = empty = ""
 
     def __init__(self, figure: Figure, rectangle: tuple[float, float, float, float], margins):
         """rectangle: left, bottom, width, height of the whole panel; margins: what labels need
@@ -89,6 +97,11 @@ class Panel:
         self.axes.set_position((x + left, y + bottom, w - left - right, h - bottom - top))
 
     def gather(self, state: RunState) -> tuple:
+        if state.current is None:
+            return Notice("waiting for the first boot"), ()
+        return self.look(state.current) or (Notice(self.empty), ())
+
+    def look(self, boot) -> tuple | None:
         raise NotImplementedError
 
     def dress(self, decor) -> None:
@@ -104,9 +117,12 @@ class Panel:
             self.axes.clear()
             self.moving = []
             self.axes.set_title(self.title, pad=5)
-            self.dress(decor)
+            if isinstance(decor, Notice):
+                self._say(decor.text)
+            else:
+                self.dress(decor)
             self._picture = None
-        if decor != self._decor or content != self._content:
+        if not isinstance(decor, Notice) and (decor, content) != (self._decor, self._content):
             self.fill(content)
         self._decor, self._content = decor, content
         return self._drawn != (decor, content)
@@ -139,19 +155,19 @@ class Panel:
         blank.set_antialiased(False)
         blank.draw(renderer)
 
+    def _say(self, text: str) -> None:
+        """Instead of lines: why there are none."""
+        self.axes.set_axis_off()
+        self.axes.text(0.5, 0.5, text, transform=self.axes.transAxes, ha="center", va="center",
+                       color=GREY,
+                       fontsize=9.5, linespacing=1.5)
+
     # What several panels use
 
     def animate(self, artist):
         artist.set_animated(True)
         self.moving.append(artist)
         return artist
-
-    def say(self, text: str) -> None:
-        """Instead of lines: why there are none."""
-        self.axes.set_axis_off()
-        self.axes.text(0.5, 0.5, text, transform=self.axes.transAxes, ha="center", va="center",
-                       color=GREY,
-                       fontsize=9.5, linespacing=1.5)
 
     def time_axis(self, limits) -> None:
         self.axes.set_xlim(*limits)
@@ -176,7 +192,6 @@ class Panel:
 class CpuLines(Panel):
     """A line a CPU, between 0 and 1, and maybe a dotted one of something else."""
 
-    empty = ""
     top = None  # None: by what is seen
     means = dotted = ""  # what the lines are; what the dotted ones are
 
@@ -186,28 +201,22 @@ class CpuLines(Panel):
     def dotted_of(self, boot, cpu) -> tuple:
         return [], []
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         lines = {cpu: line for cpu in sorted(boot.cpus) if (line := self.lines_of(boot, cpu))[0]}
         if not lines:
-            return ("empty",), ()
+            return None
         dots = {cpu: line for cpu in lines if (line := self.dotted_of(boot, cpu))[0]}
         most = max((v for _, values in (*lines.values(), *dots.values()) for v in values
                     if v is not None), default=0)
         top = self.top or step_up(max(most, 0.01))
-        decor = ("lines", tuple(lines), min(1.0, top), window(boot), bool(dots))
+        decor = tuple(lines), min(1.0, top), window(boot), bool(dots)
         contents = (tuple((cpu, tuple(x), tuple(y)) for cpu, (x, y) in found.items())
                     for found in (lines, dots))
         return decor, (*contents, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
-        if decor[0] != "lines":
-            self.say("waiting for the first boot" if decor[0] == "wait" else self.empty)
-            return
         self.now_line()
-        _, cpus, top, limits, dotted = decor
+        cpus, top, limits, dotted = decor
         self.lines, self.dots = {}, {}
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         many = matplotlib.colormaps["viridis"]
@@ -231,8 +240,6 @@ class CpuLines(Panel):
                          borderaxespad=0, ncols=len(self.lines), handletextpad=0.4, **tight)
 
     def fill(self, content):
-        if not content:
-            return
         lines, dots, spans, now = content
         self.now.set_xdata([now, now])
         self.spans.set_verts([[(x, -1), (x, 2), (x + w, 2), (x + w, -1)] for x, w in spans])
@@ -271,16 +278,13 @@ class Hits(CpuLines):
 
 class Locks(Panel):
     name, title = "contention-lock", "Contention by lock"
+    empty = "no lock was taken yet\n(or lockstat=off)"
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         locks = boot.busiest_locks(LOCKS)
         if not locks:
-            return ("empty",), ()
-        decor = ("bars", tuple(shorten(lock.label, 18) for lock in locks),
-                 shorten(boot.window or "boot", 22))
+            return None
+        decor = tuple(shorten(lock.label, 18) for lock in locks), shorten(boot.window or "boot", 22)
         seconds = f"in {max(0.0, boot.now - boot.window_began):.1f} s"
         return decor, (seconds, tuple(self._figures(lock, boot.hz) for lock in locks))
 
@@ -296,11 +300,7 @@ class Locks(Panel):
         return share, f"{share:.1%} of {units.count(lock.taken)} taken{waited}"
 
     def dress(self, decor):
-        if decor[0] != "bars":
-            self.say("waiting for the first boot" if decor[0] == "wait"
-                     else "no lock was taken yet\n(or lockstat=off)")
-            return
-        _, labels, since = decor
+        labels, since = decor
         places = range(len(labels))
         self.bars = [self.animate(bar)
                      for bar in self.axes.barh(places, [0] * len(labels), 0.56, color=COLOURS[0])]
@@ -322,8 +322,6 @@ class Locks(Panel):
                                                    fontsize=7.5))
 
     def fill(self, content):
-        if not content:
-            return
         seconds, figures = content
         self.seconds.set_text(seconds)
         for bar, text, (share, said) in zip(self.bars, self.texts, figures):
@@ -335,26 +333,22 @@ class Series(Panel):
     """Several labelled lines over time, from 0 up. Later ones are thinner, since they often lie on
     one another."""
 
+    empty = "no sample yet"
+
     def series(self, boot) -> list[tuple]:
         raise NotImplementedError
 
-    def gather(self, state):
-        boot = state.current
-        if boot is None:
-            return ("wait",), ()
+    def look(self, boot):
         lines = self.series(boot)
         if not lines or not lines[0][1]:
-            return ("empty",), ()
+            return None
         most = max((v for _, _, values in lines for v in values if v is not None), default=0)
-        decor = ("lines", tuple(label for label, _, _ in lines), step_up(most), window(boot))
+        decor = tuple(label for label, _, _ in lines), step_up(most), window(boot)
         content = tuple((tuple(x), tuple(y)) for _, x, y in lines)
         return decor, (content, self.lost_spans(boot), round(boot.now, 1))
 
     def dress(self, decor):
-        if decor[0] != "lines":
-            self.say("waiting for the first boot" if decor[0] == "wait" else "no sample yet")
-            return
-        _, labels, top, limits = decor
+        labels, top, limits = decor
         self.now_line()
         self.spans = self.animate(self.axes.broken_barh([], (-1, 3), color="#dddddd", zorder=0))
         self.lines = [self.animate(self.axes.plot([], [], color=colour(place), label=label,
@@ -368,8 +362,6 @@ class Series(Panel):
         self.time_axis(limits)
 
     def fill(self, content):
-        if not content:
-            return
         lines, spans, now = content
         self.now.set_xdata([now, now])
         top = self.axes.get_ylim()[1]
@@ -389,7 +381,7 @@ class Over(Panel):
     """The reference's newest boot over each other arm's, test by test: right of 1 is the other
     arm's gain."""
 
-    name, title = "over", "now"
+    name, title = "over", "Arm over arm, now"
 
     def gather(self, state):
         tests = state.tests(TESTS)
@@ -397,21 +389,17 @@ class Over(Panel):
                   for arm, ratio in sorted(state.over(test).items())]
         if not ratios:
             two = state.current is None or (len(state.arms) > 1 and not state.alone)
-            return ("empty", two), ()
+            return Notice("waiting for a result\nof each arm" if two
+                          else "one arm only:\nnothing to compare"), ()
         reach = max(max(ratio, 1 / ratio) for _, _, ratio in ratios)
         limit = next(step for step in (1.5, 2, 3, 5, 10, 20, 50, 100, 1e3, 1e6, 1e12)
                      if reach <= step * 0.95 or step == 1e12)
         others = tuple(sorted({arm for _, arm, _ in ratios}))
         colours = tuple(arm_colour(state, arm) for arm in others)
-        return ("ratios", state.reference, others, colours, tuple(tests), limit), tuple(ratios)
+        return (state.reference, others, colours, tuple(tests), limit), tuple(ratios)
 
     def dress(self, decor):
-        if decor[0] == "empty":
-            self.axes.set_title("Arm over arm, now", pad=5)
-            self.say("waiting for a result\nof each arm" if decor[1]
-                     else "one arm only:\nnothing to compare")
-            return
-        _, reference, others, colours, tests, limit = decor
+        reference, others, colours, tests, limit = decor
         whom = ", ".join(others) if len(others) <= 3 else "the others"
         self.axes.set_title(f"{shorten(reference, 6)} over {shorten(whom, 12)}, now", pad=5)
         self.paint = dict(zip(others, colours))
@@ -455,30 +443,31 @@ class Medians(Panel):
     rounds."""
 
     name, title = "medians", "Medians"
+    empty = "no result yet: the first round runs"
 
     def gather(self, state):
+        return self._dots(state) or super().gather(state)
+
+    def look(self, boot):
+        return None
+
+    def _dots(self, state) -> tuple | None:
         tests = state.tests(TESTS)
         dots = [(row, arm, tuple(values)) for row, test in enumerate(tests)
                 for arm, values in sorted(state.dots(test).items())]
-        if not dots:
-            return ("empty", state.current is None), ()
         everything = [value for _, _, values in dots for value in values if value > 0]
         if not everything:
-            return ("empty", False), ()
+            return None
         low, high = (math.log10(bound) for bound in (min(everything), max(everything)))
         limits = (math.floor(low * 3 - 0.4) / 3, math.ceil(high * 3 + 0.4) / 3)
         arms = tuple(sorted({arm for _, arm, _ in dots}))
         unit = state.units.get(tests[0], "") or "ns/op"
-        decor = ("dots", arms, tuple(arm_colour(state, arm) for arm in arms),
+        decor = (arms, tuple(arm_colour(state, arm) for arm in arms),
                  tuple(shorten(test, 24) for test in tests), limits, unit, state.alone)
         return decor, tuple(dots)
 
     def dress(self, decor):
-        if decor[0] == "empty":
-            self.say("waiting for the first boot" if decor[1]
-                     else "no result yet: the first round runs")
-            return
-        _, arms, colours, tests, limits, unit, rounds = decor
+        arms, colours, tests, limits, unit, rounds = decor
         self.axes.set_title(f"{'Rounds' if rounds else 'Medians'}, {unit}", pad=5)
         self.axes.set_xscale("log")
         self.axes.set_xlim(10 ** limits[0], 10 ** limits[1])
