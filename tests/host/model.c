@@ -13,7 +13,8 @@
  *     found by running, and exploration begins anew until no more are found.
  *   - Plain accesses are no steps. That is sound as long as there are no data races on them, which is
  *     what the stress tests under TSan look for.
- *   - A CPU that waits (plat_relax) gives way until a word changes. All waiting is a deadlock.
+ *   - A CPU that waits (plat_relax) gives way until another changes a word; at once, if one was changed
+ *     since it last waited, as it may have looked before that. All waiting is a deadlock.
  *   - At most so many switches from a CPU that could have gone on (preemptions); none of the known
  *     kinds of bug needs many. Giving way costs nothing.
  *
@@ -47,6 +48,7 @@
 struct coroutine {
     ucontext_t at;
     bool done, waiting;
+    bool news; /* somebody changed a word since it waited last */
     char *stack;
 };
 
@@ -147,6 +149,10 @@ void host_relax_crowded(void)
         fprintf(stderr, "a CPU waits, and nobody else runs\n");
         abort();
     }
+    if (x.cpu[x.current].news) {
+        x.cpu[x.current].news = false;
+        return;
+    }
     x.cpu[x.current].waiting = true;
     give_way();
 }
@@ -214,9 +220,13 @@ static void stepped(char what, const volatile void *p, u64 before, u64 after)
     if (word_of((uintptr_t)p & ~(uintptr_t)7)->shared)
         x.trace[x.run_steps++ % TRACE] =
             (struct step){(u8)x.current, what, (uintptr_t)p, before, after};
-    if (before != after)
-        for (unsigned cpu = 0; cpu < x.m->cpus; cpu++)
+    if (before == after)
+        return;
+    for (unsigned cpu = 0; cpu < x.m->cpus; cpu++)
+        if (cpu != x.current) {
+            x.cpu[cpu].news = !x.cpu[cpu].waiting;
             x.cpu[cpu].waiting = false;
+        }
 }
 
 static bool mutated(enum mutant which, const volatile void *p)
@@ -376,7 +386,7 @@ static void run_once(void)
     for (unsigned i = 0; i < x.m->cpus; i++) {
         struct coroutine *c = &x.cpu[i];
 
-        c->done = c->waiting = false;
+        c->done = c->waiting = c->news = false;
         getcontext(&c->at);
         c->at.uc_stack.ss_sp = c->stack;
         c->at.uc_stack.ss_size = STACK_BYTES;

@@ -30,6 +30,7 @@ extern struct heap *model_heap;
 extern struct model_run {
     bool ok[MODEL_CPUS];
     void *got[MODEL_CPUS];
+    u32 over; /* atomic: CPUs that have what they wanted, or not */
 } model_run;
 
 struct model_result {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "sim_plat.h"
 #include "../../mm/magazine_impl.h"
 
 #define h     model_heap
@@ -332,6 +333,105 @@ static void one_was_found(void)
     whole();
 }
 
+/* -- what the last page needs lies in another CPU's array: it is asked, and serves when it looks. A kick does
+ * nothing here: the CPU that is asked looks in the end, at any step. -- */
+
+#define HELD_SIZE 384u
+
+static void *held[10]; /* all objects of one slab, which is a page */
+
+static void kick_later(void)
+{
+}
+
+/* One slab is left, and no page. */
+static void last_slab_setup(void)
+{
+    struct kmem_cache *c = h->by_size[(HELD_SIZE - 1) / KMALLOC_ALIGN];
+
+    sim_kick_handler = kick_later;
+    CHECK_VALUES(c->order == 0 && c->capacity == ARRAY_SIZE(held) && c->limit >= ARRAY_SIZE(held),
+                 c->capacity, c->limit);
+    for (unsigned i = 0; i < ARRAY_SIZE(held); i++)
+        CHECK((held[i] = heap_kmalloc(h, HELD_SIZE)) != NULL);
+    heap_drain_this_cpu(h);
+    kmem_cache_shrink(c);
+    for (unsigned order = MAX_ORDER + 1; order-- > 0;)
+        while (alloc_pages(h, order))
+            ;
+    CHECK_VALUES(h->buddy[0].pages_free == 0, h->buddy[0].pages_free, 0);
+}
+
+static void park_held(unsigned cpu, unsigned from, unsigned to)
+{
+    host_cpu_id = cpu;
+    for (unsigned i = from; i < to; i++)
+        CHECK(heap_kfree(h, held[i]));
+    host_cpu_id = 0;
+}
+
+static void one_holds_setup(void)
+{
+    last_slab_setup();
+    park_held(1, 1, ARRAY_SIZE(held));
+}
+
+static void two_hold_setup(void)
+{
+    last_slab_setup();
+    park_held(0, 0, 5);
+    park_held(1, 5, ARRAY_SIZE(held));
+}
+
+static void take_last_page(void)
+{
+    model_run.got[plat_cpu_id()] = alloc_pages(h, 0);
+    __atomic_fetch_add(&model_run.over, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Answers until so many have taken. */
+static void serve(unsigned takers)
+{
+    while (__atomic_load_n(&model_run.over, __ATOMIC_SEQ_CST) < takers) {
+        heap_drain_serve(h);
+        plat_relax();
+    }
+}
+
+static void take_and_serve(void)
+{
+    take_last_page();
+    serve(2);
+}
+
+/* Frees what was missing, first. */
+static void free_and_serve_one(void)
+{
+    model_run.ok[1] = heap_kfree(h, held[0]);
+    serve(1);
+}
+
+static void free_and_serve_two(void)
+{
+    model_run.ok[1] = heap_kfree(h, held[0]);
+    serve(2);
+}
+
+static void one_got_the_last_page(void)
+{
+    unsigned got = 0;
+
+    for (unsigned i = 0; i < MODEL_CPUS; i++)
+        got += model_run.got[i] != NULL;
+    MODEL_EXPECT(got == 1);
+    for (host_cpu_id = 0; host_cpu_id < h->cpus; host_cpu_id++)
+        heap_drain_serve(h); /* what was asked last, and nobody waited for */
+    host_cpu_id = 0;
+    MODEL_EXPECT(all_badfrees() == 0);
+    MODEL_EXPECT(in_use(h->by_size[(HELD_SIZE - 1) / KMALLOC_ALIGN]) == 0);
+    whole();
+}
+
 /* -- a cache that goes while memory is short elsewhere -- */
 
 static struct kmem_cache *cache;
@@ -513,6 +613,8 @@ static bool is_barn_lock(const volatile void *p)
 /* An interval that ends while orders are tried would make runs differ. */
 #define MAGAZINES "front=magazine mag.interval=86400000 "
 
+#define ONE_SLAB "pcp=off slab.min_partial=0"
+
 static const struct model models[] = {
     {"two frees of an object, header", "", 2, 20, object_setup, FREES, one_object_freed,
      MUTANT_SPLIT, is_object_state},
@@ -648,6 +750,33 @@ static const struct model models[] = {
      shortage_setup,
      {take_page, free_first},
      one_was_found,
+     MUTANT_NONE,
+     NULL},
+    {"the last page is in an array elsewhere, and its owner is asked",
+     ONE_SLAB,
+     2,
+     2,
+     one_holds_setup,
+     {take_last_page, free_and_serve_one},
+     one_got_the_last_page,
+     MUTANT_NONE,
+     NULL},
+    {"two ask one owner",
+     ONE_SLAB,
+     3,
+     1,
+     one_holds_setup,
+     {take_last_page, free_and_serve_two, take_last_page},
+     one_got_the_last_page,
+     MUTANT_NONE,
+     NULL},
+    {"two are short at once, and each has what the other needs",
+     ONE_SLAB,
+     2,
+     2,
+     two_hold_setup,
+     {take_and_serve, take_and_serve},
+     one_got_the_last_page,
      MUTANT_NONE,
      NULL},
     {"a cache goes while another CPU reclaims",
