@@ -371,6 +371,7 @@ class _Boot:
         yield 0, self.names()
         self.out.now += 0.1 * HZ
         balance = dict.fromkeys(("capacity", "slab_free", "front", "in_use", "allocs", "frees"), 0)
+        yield 0, self.parallel("before")
         yield 0.1, (self.check("selfcheck", "before", {}) + self.check("balance", "before", balance)
                     +
                     self.out.offer("event", BOOT, {"kind": "phase", "text": "tests", "values": {}}))
@@ -378,12 +379,12 @@ class _Boot:
         for number, test in enumerate(plan.tests):
             if test.skip:
                 continue
-            yield 0, self.parallel(test.name)
             for round_ in range(plan.rounds):
                 if plan.panic_after is not None and rounds >= plan.panic_after:
                     yield 0, self.panic()
                     return
                 yield from self.round(number, test, round_)
+                yield 0, self.parallel(test.name)
                 rounds += 1
         self.out.now += 0.1 * HZ
         yield 0.1, (self.check("selfcheck", "after", {}) + self.check("balance", "after", balance)

@@ -1,11 +1,15 @@
 """Taking a changed distance between CPUs out of the times: it finds what was planted, knows no arm, leaves a difference
 between arms as it is, and says when it cannot be trusted."""
 
+import dataclasses
+import json
 import random
 
 import numpy as np
 import pytest
-from telemetry import distance, distrust, stats, verdict
+import synth
+from telemetry import analyse, distance, distrust, stats, verdict
+from telemetry.report import content
 
 ROUNDS, PAIRS = 12, 6
 APART = np.log(4.4)  # as measured: 11,000 round trips a ms, or 2,500
@@ -150,6 +154,59 @@ def test_a_difference_stays_visible():
     """As measured it is seen in some 37 of 60."""
     rng, rules = np.random.default_rng(11), verdict.Rules(minimum_effect=0.2)
     assert sum(judged(rng, 1.5, rules) == "slower" for _ in range(60)) >= 57
+
+
+FAR_BOOTS = {"02-A", "02-B", "03-B", "04-A", "04-B"}
+
+
+@pytest.fixture(scope="module")
+def moved_run(tmp_path_factory):
+    """A run in which a contended test takes 4 times as long wherever a round trip does, and half as long in B."""
+    run = tmp_path_factory.mktemp("moved") / "run"
+    plans = {arm: synth.Plan((synth.Test("malloc/64/solo", 100), synth.Test("malloc/64/all-cpus", ns, 2)), args)
+             for arm, ns, args in (("A", 200, synth.ARM_A), ("B", 100, synth.ARM_B))}
+    description = synth.begin_run(run, plans, pairs=6)
+    for at, entry in enumerate(description["order"]):
+        plan = synth.noisy(plans[entry["arm"]], 1, at)
+        if entry["id"] in FAR_BOOTS:
+            solo, crowd = plan.tests
+            plan = dataclasses.replace(plan, roundtrips=plan.roundtrips // 4,
+                                       tests=(solo, dataclasses.replace(crowd, ns=4 * crowd.ns)))
+        synth.run_boot(run, entry, plan)
+    synth.write_json(run / "run.json", description | {"state": "done"})
+    return run
+
+
+def contended(results):
+    return next(test for test in results["tests"] if test["name"] == "malloc/64/all-cpus")
+
+
+def test_a_run_is_judged_at_one_distance_and_tells_both(moved_run):
+    results = analyse.analyse_run(moved_run)
+    found = contended(results)
+    assert found["versus"]["B"]["verdict"] == "faster" and found["versus"]["B"]["ratio"] == pytest.approx(0.5, rel=0.05)
+    assert found["distance"]["slope"] == pytest.approx(1.0, abs=0.05)
+    assert max(found["arms"]["A"]["raw"]) > 700 > 220 > max(found["arms"]["A"]["boots"])
+    assert found["distance"]["spread_before"] > 10 * found["distance"]["spread"]
+    assert results["tests"][0]["name"] == "malloc/64/solo" and results["tests"][0]["distance"] is None
+    assert [w["text"] for w in results["warnings"] if w["kind"] == "distance"] == [
+        "two CPUs were 4.0 times further apart than usual in 5 of 12 boots (A 2, B 3): 100 round trips of a word a ms instead "
+        "of 400, as when a host moves them; taken out of 1 test on several CPUs"]
+    block, table = content._distance(results)
+    assert block.label == "At one distance" and len(table.rows) == 1
+    assert table.rows[0][0] == "malloc/64/all-cpus" and table.rows[0][4] == "100 to 400"
+
+
+def test_as_measured_if_asked(moved_run):
+    run = moved_run / "run.json"
+    whole = run.read_text()
+    run.write_text(json.dumps(json.loads(whole) | {"pace": "ignore"}))
+    try:
+        found = contended(analyse.analyse_run(moved_run))
+    finally:
+        run.write_text(whole)
+    assert found["distance"] is None and "raw" not in found["arms"]["A"]
+    assert found["versus"]["B"]["verdict"] == "undecided"
 
 
 def results_with(shift_of_b):
