@@ -30,6 +30,8 @@ def tool(*words, **options):
     (["boot", "--args", "repeat=1"], 2, "no rounds to repeat"),
     (["boot", "--set", "machine.cpus=0"], 2, "machine.cpus"), (["boot", "--gdb", "--machine", "host"], 2, "gdb"),
     (["knobs", "--image", "/etc/passwd"], 2, "ELF"), (["knobs", "--image", "/nonesuch"], 2, "nonesuch"),
+    (["run", "quick", "--port", "99999"], 2, "1..65535"), (["run", "quick", "--port", "0"], 2, "1..65535"),
+    (["run", "quick", "--port", "-1"], 2, "1..65535"), (["replay", "x/01-A", "--port", "web"], 2, "1..65535"),
     (["list", "extra"], 2, "extra"),
 ])
 def test_errors_are_one_line(words, code, said):

@@ -125,7 +125,14 @@ def _test(args):
 
 def _add_view(parser, what="live view"):
     parser.add_argument("--live", choices=LIVE, default="auto", help=f"{what} (default: %(default)s)")
-    parser.add_argument("--port", type=int, help="port of the page, on loopback (default: a free one)")
+    parser.add_argument("--port", type=_port, metavar="PORT", help="port of the page, on loopback (default: a free one)")
+
+
+def _port(text):
+    """Beyond 65535 the system would take the number's low 16 bits, and another port than was asked for."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"a port is 1..65535, not {text}")
+    return int(text)
 
 
 def _add_machine(parser):

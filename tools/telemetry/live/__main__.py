@@ -2,6 +2,8 @@
 
 It reads the run's folder and nothing else, at the lowest priority, and ends soon after the run
 does, or when its parent is gone. The first line of `web` on standard output is the page's address.
+Until it is there the page has the priority of its parent, which waits for it and measures nothing
+yet: at the lowest, on a busy host, Matplotlib would not be imported in a minute.
 """
 
 import argparse
@@ -16,14 +18,18 @@ from . import feed, term
 LINGER = 3.0  # seconds after the run's end: time for browsers to fetch the last picture
 
 
-def lower_priority(parent: int | None):
-    """Idle priority, and the parent-death signal; returns a function that says whether the parent
-    lives."""
-    os.nice(19)
+def end_with(parent: int | None):
+    """The parent-death signal; returns a function that says whether the parent lives."""
     if parent is None:
         return lambda: True
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
     return lambda: os.getppid() == parent
+
+
+def step_aside(address: str) -> None:
+    """The page is there: from now on, what it takes is what nobody else wants."""
+    os.nice(19)
+    print(address, flush=True)
 
 
 def main() -> int:
@@ -38,15 +44,16 @@ def main() -> int:
                         help="seconds to stay after the run's end")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    alive = lower_priority(options.parent)
+    alive = end_with(options.parent)
     source = feed.RunFeed(options.run_dir, options.boot)
     try:
         if options.kind == "term":
+            os.nice(19)
             term.show(source, linger=options.linger, alive=alive)
         else:
             from . import web  # imports Matplotlib, which a terminal can do without
 
-            web.serve(source, options.port, options.linger, alive)
+            web.serve(source, options.port, options.linger, alive, say=step_aside)
     except HayloftError as error:
         print(error, file=sys.stderr)
         return error.exit_code
