@@ -36,6 +36,10 @@ def good(text=GOOD, settings=()):
     return experiment.parse(text, pathlib.Path("x.toml"), settings)
 
 
+def test_a_file_without_arms_is_named_without_a_key():
+    assert fails('title = "A question?"\n') == "x.toml: there is no [arms] table; name at least A and B"
+
+
 def test_a_contradiction_may_come_from_an_axis():
     axis = GOOD.replace("front=bounded", "lock=mcs") + '[axes]\novercommit = [0, 1]\n'
     assert "x.toml:10" in fails(axis) and "overcommit=1" in fails(axis)
@@ -64,7 +68,7 @@ def test_who_does_not_name_a_view_has_none_where_another_arm_has_one():
     ('B = "front=bounded"\n', '', 8, "arms", "compare"),
     ("[arms]", "[armz]", 8, "armz", "arms"),
     ("minimum_effect", "minimum_efect", 6, "minimum_efect", "minimum_effect"),
-    ("= 0.20", "= -1", 6, "minimum_effect", "0 or more"),
+    ("= 0.20", "= -1", 6, "minimum_effect", "0 to 1"), ("= 0.20", "= 20", 6, "minimum_effect", "0 to 1"),
     ("minimum_effect = 0.20", 'pace = "adust"', 6, "adust", "adjust"),
     ("pairs = 2", "pairs = -2", 4, "pairs", "1.."),
     ("pairs = 2", 'pairs = "two"', 4, "pairs", "whole number"),

@@ -89,7 +89,7 @@ class Experiment:
         """Raises with file, line and key; key is a path as tuple."""
         line = self.lines.line(*key)
         where = f"{self.path}:{line}" if line else f"{self.path}"
-        raise HayloftError(f"{where}: {dotted(key)}: {message}")
+        raise HayloftError(": ".join(filter(None, (where, dotted(key), message))))
 
     def machine_at(self, point):
         """The machine settings of one axis point."""
@@ -156,8 +156,8 @@ class _Reader:
         if order not in ORDERS:
             self.fail(("order",), f"no order is called '{order}'{did_you_mean(order, ORDERS)}")
         effect = data.get("minimum_effect", DEFAULT_EFFECT)
-        if not 0 <= effect < 100:
-            self.fail(("minimum_effect",), f"a share such as 0.20 (0 or more), not {effect}")
+        if not 0 <= effect <= 1:  # more would be meant as per cent
+            self.fail(("minimum_effect",), f"a share from 0 to 1, such as 0.20 for 20 %, not {effect}")
         pace = data.get("pace", PACES[0])
         if pace not in PACES:
             self.fail(("pace",), f"no way with the machine's pace is called '{pace}'{did_you_mean(pace, PACES)}")
