@@ -91,6 +91,28 @@ def test_one_boot_adds_up(archive):
     assert sum(acquisitions) == 2 * total
 
 
+def test_what_goes_by_time_is_not_changed_by_an_arm_that_is_faster():
+    """Its sum moves by chance, and its figure for one operation by as much as the arm is faster."""
+    def boots(operations, slow):
+        made = []
+        for pair, records in enumerate((76, 74, 75, 77, 73, 76), 1):
+            one = tally.BootTally.__new__(tally.BootTally)
+            one.operations = {"t": operations + pair, None: operations + pair}
+            one.values = {(name, test, None): value for test in ("t", None)
+                          for name, value in (("records", records - (operations > 10**6)), ("slow", slow + pair))}
+            one.incomplete = False
+            made.append((pair, one))
+        return made
+
+    about = {"unit": "ops", "kind": "sum"}
+    found = tally.counters({"A": boots(10**6, 10**6), "B": boots(5 * 10**6, 10**5)}, "A",
+                           {"records": about, "slow": about}, {}, tally.verdict.Rules())
+    of = {entry["name"]: entry["versus"]["B"] for entry in found if entry["test"] is None}
+    assert of["records"]["change"] < -tally.SMALL_CHANGE and of["records"]["per_op_change"] < -0.7
+    assert of["records"]["verdict"] == "undecided" and of["records"]["p"] > 0.05
+    assert of["slow"]["verdict"] == "changed"
+
+
 def test_change_is_null_from_nothing(archive):
     results = analyse.analyse_run(archive)
     fast = [c for c in results["counters"] if c["name"] == "alloc_fast" and c["test"] is None][0]

@@ -218,8 +218,9 @@ def _counters(results: dict) -> list:
             return _seen_counters(results, reference)
         return [Heading("Counters that changed"), Paragraph("None that could not be chance.")]
     return _counter_tables(results, reference, chosen, "Counters that changed",
-                           "Sums over the timed rounds of all tests; the change is of the figure for one operation, since "
-                           "the faster arm does more of them. p is adjusted over all counters of the run.")
+                           "Sums over the timed rounds of all tests. The faster arm does more operations, so the last change "
+                           "is of the figure for one: the mean over the tests, each of the same weight. Both must differ by "
+                           "more than chance: p is the larger of theirs, adjusted over all counters of the run.")
 
 
 def _seen_counters(results: dict, reference: str) -> list:
