@@ -76,6 +76,7 @@ def results():
     return {
         "arms": {"A": "", "B": ""},
         "points": [{"n": 1}, {"n": 2}],
+        "boots": [{"used": True, "point": {"n": 1}}, {"used": True, "point": {"n": 2}}],
         "schema_counters": [{"name": "spills"}, {"name": "quiet"}],
         "tests": [{"name": "t", "point": {"n": 1}, "arms": arms},
                   {"name": "t", "point": {"n": 2}, "arms": {"A": {"median": 1.0}, "B": {"median": 40.0}}}],
@@ -119,11 +120,22 @@ def test_what_is_missing_fails_and_says_so(key):
     assert entry["held"] is False and entry["reason"]
 
 
+@pytest.mark.parametrize("key", ["test:t", "test:absent", "counter:spills", "lock:heap.taken", "figure:pigs@t"])
+def test_where_no_boot_counts_that_is_the_reason(key):
+    """Not that a test did not run or a lock was not taken: nobody knows."""
+    empty = {**results(), "tests": [], "counters": [], "schema_counters": [], "figures": [], "locks": []}
+    empty["boots"] = [{"used": False, "point": {"n": 1}}, {"used": True, "point": {"n": 2}}]
+    reasons = [entry["reason"] for entry in expect.evaluate({key: "A < B"}, empty)]
+    assert reasons[0] == "no boot counts" and reasons[1] != "no boot counts"
+
+
 def test_the_terminal_says_why_a_rule_was_not_met(tmp_path, capsys):
     """Names of figures are known after the boots only, so this is where a misspelt one shows."""
     rows = [{"test": "figure:slab@maple", "rule": "B > A", "held": False, "reason": "test maple told no figure slab"},
-            {"test": "test:maple", "rule": "B < A", "held": True}]
+            {"test": "lock:cache.contended_share", "rule": "A > 10 * B", "held": False, "values": {"A": 0.0, "B": 0.25}},
+            {"test": "test:maple", "rule": "B < A", "held": True, "values": {"A": 2.0, "B": 1.0}}]
     verdicts.show(tmp_path, {"tests": [], "arms": {}, "reference": "A", "expectations": rows})
     said = capsys.readouterr().out
     assert "expected figure:slab@maple: B > A: FAILED (test maple told no figure slab)" in said
+    assert "expected lock:cache.contended_share: A > 10 * B: FAILED (A = 0, B = 0.25)" in said
     assert "expected test:maple: B < A: held\n" in said

@@ -117,7 +117,9 @@ def test_a_run_without_boots_has_a_report(tmp_path):
     synth.begin_run(tmp_path / "run", {"A": synth.plan_for("A"), "B": synth.plan_for("B")}, 6)
     results = analyse.analyse_run(tmp_path / "run")
     report.write_report(tmp_path / "run", results)
-    assert "no boot was made" in (tmp_path / "run" / "report.md").read_text()
+    text = (tmp_path / "run" / "report.md").read_text()
+    assert "no boot was made" in text and "not one pair of boots counts" in text
+    assert "one pair of boots shows" not in text
 
 
 def test_two_hundred_boots_report_in_time(tmp_path):

@@ -161,6 +161,8 @@ def evaluate(expectations: dict[str, str], results: dict) -> list[dict]:
         rule = parse_rule(text, results["arms"])
         for point in results["points"]:
             values, missing = _values(key, point, results)
+            if missing and not _any_boot_counts(point, results):
+                missing = "no boot counts"
             held = rule.holds(values) if not missing else None
             entry = {"test": key, "rule": text, "held": bool(held), "point": point,
                      "values": {arm: values.get(arm) for arm in results["arms"]}}
@@ -168,6 +170,10 @@ def evaluate(expectations: dict[str, str], results: dict) -> list[dict]:
                 entry["reason"] = missing or "an arm has no value, or the rule divides by zero"
             found.append(entry)
     return found
+
+
+def _any_boot_counts(point: dict, results: dict) -> bool:
+    return any(boot["used"] and boot["point"] == point for boot in results["boots"])
 
 
 def _values(key: str, point: dict, results: dict) -> tuple[dict[str, float | None], str]:

@@ -240,8 +240,16 @@ class Session:
             row += 1
             self.incomplete.append(group[0]["pair"])
             if row >= GIVE_UP_PAIRS:
-                show.say(f"{row} pairs in a row could not be completed: the rest is not tried")
+                show.say(f"{row} pairs in a row could not be completed: the rest is not tried{self.advice(done)}")
                 return
+
+    def advice(self, done):
+        """What helps where every failed boot was void because its CPUs did not run in parallel."""
+        failed = {boot["outcome"] for boot in done.values()} - {outcome.OK}
+        if failed != {outcome.NOT_PARALLEL}:
+            return ""
+        return (" (the host's cores have other work: end it and ./hayloft resume, or take fewer CPUs with"
+                " --set machine.cpus=1)")
 
     @staticmethod
     def identity(entry, attempt):

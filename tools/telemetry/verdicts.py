@@ -20,6 +20,17 @@ def _interval(versus):
     return f"{low:.2f}..{high:.2f}" if low is not None and high is not None else ""
 
 
+def _why(expectation):
+    """The reason, or what a rule that did not hold was asked of."""
+    if expectation.get("reason"):
+        return f" ({expectation['reason']})"
+    if expectation["held"]:
+        return ""
+    values = (expectation.get("values") or {}).items()
+    told = ", ".join(f"{arm} = {_number(value)}" for arm, value in values if value is not None)
+    return f" ({told})" if told else ""
+
+
 def _point(point):
     return " ".join(f"{key.removeprefix('machine.')}={value}" for key, value in point.items())
 
@@ -67,8 +78,7 @@ def show(folder, results):
         console.print(f"skipped: {entry['name']}: {entry['reason']}", markup=False)
     for entry in results.get("expectations") or []:
         held = {True: "held", False: "FAILED"}.get(entry["held"], "could not be judged")
-        why = f" ({entry['reason']})" if entry.get("reason") else ""
-        console.print(f"expected {entry['test']}: {entry['rule']}: {held}{why}", markup=False)
+        console.print(f"expected {entry['test']}: {entry['rule']}: {held}{_why(entry)}", markup=False)
     for text in results.get("warnings") or []:
         console.print(f"warning: {text if isinstance(text, str) else text.get('text', text)}", markup=False)
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}")

@@ -202,7 +202,9 @@ def how_sure(results: dict) -> str:
         return ("Instructions are counted exactly and repeat from run to run, so there is no chance in the comparison; "
                 "contention and time do not appear in it.")
     fewest = min(counted.values(), default=0) // max(1, len(results["points"]))
-    if fewest < 2:
+    if fewest == 0:
+        return "Not at all: not one pair of boots counts."
+    if fewest == 1:
         return "Not at all: one pair of boots shows one pair of boots."
     text = f"{_fewest_text(counted, results)} The boot is the sampling unit (the geometric mean of its rounds). "
     least = stats.smallest_p(fewest, fewest, results.get("scheme") or "boots") * max(1, len(results["arms"]) - 1)
@@ -301,7 +303,7 @@ def surprises(results: dict) -> list[str]:
                              f"here {text}")
     ran = {test["name"] for test in results["tests"]}
     if not ran:
-        return ["no test ran here"]
+        return ["no test has a result here"]
     skipped = {entry["name"]: entry["reason"] for entry in results["skipped"]}
     for row in (results.get("published_result") or {}).get("rows") or []:
         name = row.get("test")
