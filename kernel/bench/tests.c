@@ -182,20 +182,26 @@ static bool matches_any(const char *pattern)
     return false;
 }
 
-static const char *nearest_test(const char *pattern)
+/* The nearest name, or as many of its leading parts, since malloc/64 is a pattern too. */
+static void nearest_test(const char *pattern, char *out, size_t bytes)
 {
-    const char *found = "";
     unsigned best = ~0u;
 
     for (unsigned i = 0; i < bench_test_count; i++) {
-        unsigned d = knobs_distance(pattern, strlen(pattern), bench_tests[i].name);
+        const char *name = bench_tests[i].name;
 
-        if (d < best) {
-            best = d;
-            found = bench_tests[i].name;
+        for (size_t n = 1; n <= strlen(name); n++) {
+            unsigned d;
+
+            if (name[n] && name[n] != '/')
+                continue;
+            d = knobs_distance(name, n, pattern);
+            if (d < best) {
+                best = d;
+                fmt(out, bytes, "%.*s", (int)n, name);
+            }
         }
     }
-    return found;
 }
 
 static void refuse_pattern(const char *pattern, struct knob_refusals *r)
@@ -207,7 +213,7 @@ static void refuse_pattern(const char *pattern, struct knob_refusals *r)
     e = &r->at[r->count - 1];
     fmt(e->argument, sizeof(e->argument), "tests=%s", pattern);
     text_copy(e->reason, sizeof(e->reason), "no test has such a name");
-    text_copy(e->nearest, sizeof(e->nearest), nearest_test(pattern));
+    nearest_test(pattern, e->nearest, sizeof(e->nearest));
 }
 
 bool bench_check_patterns(const char *patterns, struct knob_refusals *r)

@@ -30,6 +30,16 @@ def test_what_means_nothing_here_is_refused(boot):
     assert 'idle' in done.one('hello')['refused'][0][0]
 
 
+@pytest.mark.parametrize('typed, nearest', [
+    ('maloc/64', 'malloc/64'), ('malloc/64/slo', 'malloc/64/solo'), ('mallo', 'malloc'), ('yeild', 'yield'),
+    ('malloc/65', 'malloc/64'),
+])
+def test_a_test_that_does_not_exist_is_refused_with_the_nearest_pattern(boot, typed, nearest):
+    done = boot(f'kbench=1 tests={typed}', kind='host', variant='host').sound('refused', 37)
+    assert [entry[0] for entry in done.one('hello')['refused']] == [f'tests={typed}']
+    assert done.one('hello')['refused'][0][2] == nearest
+
+
 def test_maxcpus_leaves_the_rest_alone(boot):
     done = boot('kbench=1 kbench.ms=20 tests=malloc/64 maxcpus=1', kind='host', variant='host', cpus=2).sound()
     assert len(done.one('hello')['cpus']) == 1
