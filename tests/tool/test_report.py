@@ -5,7 +5,7 @@ import time
 
 import pytest
 import synth
-from telemetry import analyse, report, units
+from telemetry import analyse, report, units, verdicts
 from telemetry.report import content, plots, render, words
 
 
@@ -111,6 +111,15 @@ def test_alike_arms_are_said_to_be_alike(tmp_path):
     plan = synth.plan_for("A")
     synth.write_run(tmp_path / "run", {"A": plan, "B": plan}, pairs=6)
     assert "same arguments" in words.answer(analyse.analyse_run(tmp_path / "run"))
+
+
+def test_figures_beside_a_ratio_are_said_to_be_medians(results, tmp_path, capsys):
+    """Their quotient is another number than the ratio, and may even lie on the other side of 1."""
+    assert "(medians " in words.answer(results)
+    verdicts.show(tmp_path, results)
+    assert "A and B: medians over boots; B/A: the median ratio of a boot of B to one of A" in capsys.readouterr().out
+    verdicts.show(tmp_path, {**results, "tests": []})
+    assert "medians over boots" not in capsys.readouterr().out
 
 
 def test_a_run_without_boots_has_a_report(tmp_path):

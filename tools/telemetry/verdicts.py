@@ -74,6 +74,11 @@ def show(folder, results):
         console.print("no test has a result", markup=False)
     else:
         console.print(found)
+        if any(versus.get("ratio") is not None for test in results["tests"] for versus in test["versus"].values()):
+            first = results["reference"]
+            other = next(arm for test in results["tests"] for arm in test["versus"])
+            console.print(f"{first} and {other}: medians over boots; {other}/{first}: the median ratio of a boot of {other} "
+                          f"to one of {first}, each with each", markup=False)
     for entry in results.get("skipped") or []:
         console.print(f"skipped: {entry['name']}: {entry['reason']}", markup=False)
     for entry in results.get("expectations") or []:

@@ -43,8 +43,9 @@ def others(results: dict) -> list[str]:
 
 
 def figures(test: dict, reference: str, arm: str) -> str:
+    """The medians, said to be that: their quotient is not the ratio, which is over all pairs of boots."""
     a, b = test["arms"][reference]["median"], test["arms"][arm]["median"]
-    return f"{units.number(a)} → {units.number(b)} {test['unit']}"
+    return f"medians {units.number(a)} → {units.number(b)} {test['unit']}"
 
 
 def answer(results: dict) -> str:
