@@ -65,6 +65,21 @@ def test_what_qemu_is_told():
         base.Machine("icount", "icount", 1, "512M", 60.0), pathlib.Path("x"), None, 8))
 
 
+@pytest.mark.parametrize("seconds, tty, told", [(1, True, True), (1, False, False), (0, True, False)])
+def test_people_are_told_of_a_build_that_takes_long(tmp_path, monkeypatch, capsys, seconds, tty, told):
+    program = tmp_path / "ninja"
+    program.write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(build, "PATIENCE", 0.3 if seconds else 60)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
+    build.ninja(["build/host/hayloft-host"], tmp_path / "build.log", tmp_path)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("building build/host/hayloft-host") == said.err.count("\n") == told
+    assert (str(tmp_path / "build.log") in said.err) == told
+
+
 def test_an_iso_is_made_anew_when_what_makes_it_changes(tmp_path, monkeypatch):
     """The kernel alone does not tell which ISO it is: the menu and the maker go into it too."""
     monkeypatch.setattr(build, "ROOT", tmp_path)

@@ -25,6 +25,7 @@ from .machine import Image, child
 BUILD = ROOT / "build"
 IMAGES = BUILD / "images"
 KEPT_IMAGES = 12
+PATIENCE = 2.0  # seconds of a build after which people are told that there is one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,12 @@ def target(hosted, variant="release"):
     return f"build/{variant}/kernel.elf"
 
 
+def _building(targets, log):
+    """In a fresh tree nothing else is seen for a minute. For people only: a script has the log."""
+    if sys.stderr.isatty():
+        print(f"building {', '.join(targets)}, once a tree; {log} grows meanwhile", file=sys.stderr, flush=True)
+
+
 def ninja(targets, log, tree=ROOT):
     """Builds targets in tree with all output in log; the first error is the exception's text."""
     program = shutil.which("ninja")
@@ -51,7 +58,7 @@ def ninja(targets, log, tree=ROOT):
         process = child.start([program, "-C", tree, *targets], death_signal=signal.SIGTERM,
                               stdout=out, stderr=subprocess.STDOUT)
         try:
-            status = child.wait(process)
+            status = child.wait(process, PATIENCE, lambda: _building(targets, log))
         finally:
             child.end(process, grace=2.0)
     if status != 0:

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 
 from .. import interrupt
 
@@ -47,14 +48,18 @@ def start(argv, death_signal=signal.SIGKILL, **options):
     return process
 
 
-def wait(process):
-    """Waits for the end, or for somebody asking to stop; returns the status."""
+def wait(process, patience=None, impatient=None):
+    """Waits for the end, or for somebody asking to stop; returns the status. After `patience` seconds impatient() is
+    called, once."""
+    began = time.monotonic()
     while True:
         interrupt.check()
         try:
             return process.wait(0.2)
         except subprocess.TimeoutExpired:
-            pass
+            if impatient and time.monotonic() - began >= patience:
+                impatient()
+                impatient = None
 
 
 def run(argv, timeout=60.0, **options):
