@@ -12,6 +12,7 @@
  * Locking: none. Contexts: boot CPU on its boot stack with interrupts off, until sched_enter(). */
 #include "sched.h"
 
+#include "../base/fmt.h"
 #include "../base/string.h"
 #include "telemetry/telemetry.h"
 
@@ -33,10 +34,13 @@ static u64 memory_enough(void)
 static NORETURN void refuse(const char *reason, u64 at_least)
 {
     u64 have = boot->memory_bytes, need = MAX(memory_enough(), at_least);
+    char told[128];
 
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
-    telemetry_emergency_bye("refused", reason);
+    fmt(told, sizeof(told), "%s: %llu KiB usable, %llu KiB needed", reason,
+        (unsigned long long)have >> 10, (unsigned long long)need >> 10);
+    telemetry_emergency_bye("refused", told);
     plat_exit(PLAT_EXIT_REFUSED);
 }
 

@@ -77,6 +77,9 @@ def test_too_little_memory_is_refused_with_what_would_do(tmp_path, memory, varia
         assert len(line) == 1, machine.console()
         have, need = (int(line[0].split(key + '=')[1].split()[0]) for key in ('have', 'need'))
         assert have < need < 64 << 20
+    records, faults, _ = booting.read(tmp_path)
+    assert faults == [] and [record.type for record in records] == ['bye']
+    assert records[0].body['reason'] == f'too little memory: {have >> 10} KiB usable, {need >> 10} KiB needed'
 
 
 def test_an_operators_nmi_tells_where_each_cpu_is_and_the_boot_goes_on(tmp_path):
