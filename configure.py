@@ -193,6 +193,7 @@ TESTS = {
     'latency': [],
     'locks': [],
     'magazine': [],
+    'nodes': [],
     'pcp': [],
     'prefill': [],
     'rcu': [],

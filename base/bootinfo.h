@@ -16,7 +16,6 @@ struct boot_range {
 
 struct boot_cpu {
     u32 apic_id;
-    u32 node;
     i64 tsc_skew; /* cycles by which this CPU's clock leads CPU 0's, measured once started */
     bool started;
     const char *trouble; /* why it was left out; NULL: it runs, or was not wanted */

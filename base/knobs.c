@@ -237,9 +237,9 @@ static bool parse_uint(const struct knob_desc *d, struct piece p, u64 *result)
     return true;
 }
 
-static void *field(struct knobs *k, unsigned id)
+static void *field(const struct knobs *k, unsigned id)
 {
-    return (char *)k + descs[id].offset;
+    return (char *)(uintptr_t)k + descs[id].offset;
 }
 
 static bool set_enum(struct knobs *k, unsigned id, struct piece word, struct piece value,
@@ -407,19 +407,36 @@ bool knobs_list_parse(const char *text, u32 *out, unsigned n, u32 max)
     return true;
 }
 
+static unsigned knob_named(struct piece name)
+{
+    unsigned id = 0;
+
+    while (id < NR_KNOBS && !piece_is(name, descs[id].name))
+        id++;
+    return id;
+}
+
+/* NAME>NAME */
+static bool greater(const struct knobs *k, unsigned id, struct piece other)
+{
+    unsigned than = knob_named(other);
+
+    return than == NR_KNOBS || *(const u64 *)field(k, id) > *(const u64 *)field(k, than);
+}
+
 /* One condition of a CONFLICT. One that names no knob holds: the list is wrong then, and every boot
  * says so. */
 static bool holds(const struct knobs *k, struct piece condition)
 {
     char value[128];
     struct piece name = {condition.at, 0}, wanted;
-    unsigned id = 0;
+    unsigned id;
     bool differs;
 
-    while (name.n < condition.n && name.at[name.n] != '=' && name.at[name.n] != '!')
+    while (name.n < condition.n && name.at[name.n] != '=' && name.at[name.n] != '!' &&
+           name.at[name.n] != '>')
         name.n++;
-    while (id < NR_KNOBS && !piece_is(name, descs[id].name))
-        id++;
+    id = knob_named(name);
     if (id == NR_KNOBS)
         return true;
     if (name.n == condition.n)
@@ -427,6 +444,8 @@ static bool holds(const struct knobs *k, struct piece condition)
     differs = name.at[name.n] == '!';
     wanted.at = name.at + name.n + 1 + differs;
     wanted.n = (size_t)(condition.at + condition.n - wanted.at);
+    if (name.at[name.n] == '>')
+        return greater(k, id, wanted);
     knob_value_text(k, id, value, sizeof(value));
     return piece_is(wanted, value) != differs;
 }

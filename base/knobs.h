@@ -64,7 +64,8 @@ struct knob_refusals {
  * marked metal are refused, else those marked host. Returns true if nothing was refused. */
 NODISCARD bool knobs_parse(struct knobs *k, const char *line, bool hosted, struct knob_refusals *r);
 /* Adds to *r the pairs that contradict each other (ticket or mcs under overcommit without force,
- * …). True if *r is empty then. */
+ * …). True if *r is empty then. Who knows how many CPUs there are sets k->maxcpus to that meanwhile, if it
+ * is more. */
 NODISCARD bool knobs_check(const struct knobs *k, struct knob_refusals *r);
 
 /* "8/8/6/4/3/2" into n numbers, each 1..max. */

@@ -25,9 +25,20 @@ static void check_provoke(void)
     text_copy(knobs.provoke, sizeof(knobs.provoke), "none");
 }
 
-void arguments_read(const char *line, bool hosted)
+/* With the CPUs that there are in the place of those that may be: hello echoes what was asked for. */
+static void check_conflicts(unsigned cpus)
+{
+    u64 maxcpus = knobs.maxcpus;
+
+    knobs.maxcpus = MIN(maxcpus, (u64)cpus);
+    (void)knobs_check(&knobs, &knob_refused);
+    knobs.nodes = MIN(knobs.nodes, knobs.maxcpus); /* refused, and this much can be built */
+    knobs.maxcpus = maxcpus;
+}
+
+void arguments_read(const char *line, bool hosted, unsigned cpus)
 {
     (void)knobs_parse(&knobs, line, hosted, &knob_refused);
-    (void)knobs_check(&knobs, &knob_refused);
+    check_conflicts(cpus);
     check_provoke();
 }

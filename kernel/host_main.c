@@ -179,7 +179,7 @@ static void start_timer(void)
 
 static void read_arguments(void)
 {
-    arguments_read(boot->args, true);
+    arguments_read(boot->args, true, boot->cpus_found);
     /* The tool sets overcommit=; run by hand, the platform knows. What depends on it is refused
      * either way. */
     if (!knobs.overcommit && host_overcommitted(boot->cpus_found)) {

@@ -60,9 +60,9 @@ extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
  * allocation path. kernel/console.c; kernel/host_main.c */
 void klog(const char *format, ...) PRINTF(1, 2);
 
-/* Fills in knobs and knob_refused. hosted: knobs and faults that need interrupts are refused. Boot,
- * once. kernel/arguments.c */
-void arguments_read(const char *line, bool hosted);
+/* Fills in knobs and knob_refused. hosted: knobs and faults that need interrupts are refused. cpus: that
+ * there are. Boot, once. kernel/arguments.c */
+void arguments_read(const char *line, bool hosted, unsigned cpus);
 
 /* provoke=: faults for tests. kernel/provoke.c */
 enum provoke_stage {

@@ -24,10 +24,13 @@ static bool
  * tried: so what a small machine says is always the same. tests/boot holds it to that. */
 #define ENOUGH_BASE    (8ul << 20)
 #define ENOUGH_PER_CPU (512ul << 10)
+#define ENOUGH_PER_NODE                                                                            \
+    (8ul << 20) /* beyond the first: parts end at whole blocks of 4 MiB, and none is empty */
 
 static u64 memory_enough(void)
 {
-    return ENOUGH_BASE + MIN((u64)boot->cpus_found, knobs.maxcpus) * ENOUGH_PER_CPU;
+    return ENOUGH_BASE + MIN((u64)boot->cpus_found, knobs.maxcpus) * ENOUGH_PER_CPU +
+           (knobs.nodes - 1) * ENOUGH_PER_NODE;
 }
 
 /* Ends a boot that cannot even say hello. */
@@ -150,16 +153,17 @@ void kernel_entry(struct bootinfo *info)
     unsigned limit, running;
 
     boot = info;
-    console_init();                    /* first, so that whatever fails next can be said */
-    irq_hooks_init();                  /* provoke= is checked against what this machine can do */
-    arguments_read(info->args, false); /* before anything whose shape a knob decides */
-    choose_sink();                     /* a panic sends its record there */
-    check_memory();                    /* what is refused here needs no heap to be said */
-    sched_init();                      /* the scheduler's locks, before a lock's row has a number */
-    lockstat_init(&knobs, 1, NULL);    /* the lock algorithm, before any lock is fought over */
-    rcu_init();                        /* whoever frees may defer it from now on */
-    make_heap();                       /* one CPU's worth, every front end bypassed */
-    provoke_absent_cpu(info);          /* before anybody counts what the firmware listed */
+    console_init();   /* first, so that whatever fails next can be said */
+    irq_hooks_init(); /* provoke= is checked against what this machine can do */
+    /* before anything whose shape a knob decides */
+    arguments_read(info->args, false, info->cpus_found);
+    choose_sink();                  /* a panic sends its record there */
+    check_memory();                 /* what is refused here needs no heap to be said */
+    sched_init();                   /* the scheduler's locks, before a lock's row has a number */
+    lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
+    rcu_init();                     /* whoever frees may defer it from now on */
+    make_heap();                    /* one CPU's worth, every front end bypassed */
+    provoke_absent_cpu(info);       /* before anybody counts what the firmware listed */
     limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
     provoke_at(PROVOKE_EARLY);   /* the CPUs are known, their rows are not made */
     make_heap_cpus(limit);       /* rows and arrays of all, before any but CPU 0 can run */

@@ -83,12 +83,10 @@ static bool filled(const u8 *p, size_t size, unsigned cpu, unsigned i)
  * together. */
 static unsigned batch_size(const struct kmem_cache *c)
 {
-    u64 node[NR_NODE_COUNTERS] = {0};
     unsigned want = 2 * cache_front_capacity(c) + 17;
     u64 room;
 
-    heap_node_gauges(kheap, 0, node);
-    room = node[NODE_pages_free] * PAGE_SIZE / 8 / plat_cpu_count() / cache_object_size(c);
+    room = heap_pages_free(kheap) * PAGE_SIZE / 8 / plat_cpu_count() / cache_object_size(c);
     return (unsigned)MAX(MIN(MIN((u64)want, room), (u64)BATCH_MAX), (u64)2);
 }
 

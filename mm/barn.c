@@ -16,7 +16,13 @@
  * A list that has its fill takes no more, looked at under the lock, so it is never overshot. An
  * empty sheaf is only offered (the lock is tried): it is not worth waiting for.
  *
- * Locking: barn.lock, under which no other is taken. Contexts: thread, interrupt; interrupts off. */
+ * Nodes: a CPU trades in the barn of its own node and looks into no other; what has gathered elsewhere is had
+ * by shrink and by a shortage, which empty all. As often as there are nodes, so often is each limit. A sheaf
+ * belongs to the node where it lies, not its objects: those may be another node's, freed here, and come
+ * home when the sheaf is flushed. Linux keeps them out of sheaves, with a look at each free; here that look
+ * would cost the fast path more than it brings nodes that have no distance (docs/DECISIONS.md).
+ *
+ * Locking: barn.lock, under which no other is taken; one barn's at a time. Contexts: thread, interrupt; interrupts off. */
 #include "latency_impl.h"
 #include "sheaf_impl.h"
 
@@ -90,19 +96,19 @@ static bool full_enough_locked(const struct kmem_cache *c, const struct barn *b)
 
 /* -- a visit, timed under latency=on; what one is for decides whose call it counts as -- */
 
-static u64 enter(struct kmem_cache *c, enum latency_call call)
+static u64 enter(struct kmem_cache *c, struct barn *b, enum latency_call call)
 {
     u64 start = 0;
 
     if (unlikely(c->heap->latency_on))
         start = latency_begin(&c->heap->latency, LATENCY_barn, call);
-    spin_lock(&barn_of(c)->lock);
+    spin_lock(&b->lock);
     return start;
 }
 
-static void leave(struct kmem_cache *c, enum latency_call call, u64 start)
+static void leave(struct kmem_cache *c, struct barn *b, enum latency_call call, u64 start)
 {
-    spin_unlock(&barn_of(c)->lock);
+    spin_unlock(&b->lock);
     if (unlikely(start))
         latency_end(&c->heap->latency, LATENCY_barn, call, start);
 }
@@ -111,57 +117,57 @@ static void leave(struct kmem_cache *c, enum latency_call call, u64 start)
 
 struct sheaf *barn_get_full(struct kmem_cache *c)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     struct sheaf *s;
     u64 start;
 
-    start = enter(c, LATENCY_ALLOC);
+    start = enter(c, b, LATENCY_ALLOC);
     s = pop_full_locked(b);
-    leave(c, LATENCY_ALLOC, start);
+    leave(c, b, LATENCY_ALLOC, start);
     count(c, s ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return s;
 }
 
 struct sheaf *barn_get_empty(struct kmem_cache *c)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     struct sheaf *s;
     u64 start;
 
-    start = enter(c, LATENCY_FREE);
+    start = enter(c, b, LATENCY_FREE);
     s = pop_empty_locked(b);
-    leave(c, LATENCY_FREE, start);
+    leave(c, b, LATENCY_FREE, start);
     count(c, s ? CACHE_barn_get_empty : CACHE_barn_get_empty_fail, 1);
     return s;
 }
 
 struct sheaf *barn_get_full_or_empty(struct kmem_cache *c)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     struct sheaf *s;
     u64 start;
 
-    start = enter(c, LATENCY_ALLOC);
+    start = enter(c, b, LATENCY_ALLOC);
     s = pop_full_locked(b);
     if (!s)
         s = pop_empty_locked(b);
-    leave(c, LATENCY_ALLOC, start);
+    leave(c, b, LATENCY_ALLOC, start);
     count(c, s && s->size ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return s;
 }
 
 struct sheaf *barn_trade_empty(struct kmem_cache *c, struct sheaf *empty)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     struct sheaf *full;
     u64 start;
 
     ASSERT(empty->size == 0);
-    start = enter(c, LATENCY_ALLOC);
+    start = enter(c, b, LATENCY_ALLOC);
     full = pop_full_locked(b);
     if (full)
         push_empty_locked(b, empty);
-    leave(c, LATENCY_ALLOC, start);
+    leave(c, b, LATENCY_ALLOC, start);
     count(c, full ? CACHE_barn_get : CACHE_barn_get_fail, 1);
     return full;
 }
@@ -169,10 +175,10 @@ struct sheaf *barn_trade_empty(struct kmem_cache *c, struct sheaf *empty)
 enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struct sheaf **empty)
 {
     enum barn_answer answer = BARN_TAKEN;
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     u64 start;
 
-    start = enter(c, LATENCY_FREE);
+    start = enter(c, b, LATENCY_FREE);
     if (full_enough_locked(c, b)) {
         answer = BARN_FULL;
     } else {
@@ -182,7 +188,7 @@ enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struc
         else
             answer = BARN_NO_EMPTY;
     }
-    leave(c, LATENCY_FREE, start);
+    leave(c, b, LATENCY_FREE, start);
     count(c,
           answer == BARN_TAKEN  ? CACHE_barn_put
           : answer == BARN_FULL ? CACHE_barn_refused_full
@@ -193,23 +199,23 @@ enum barn_answer barn_trade_full(struct kmem_cache *c, struct sheaf *full, struc
 
 bool barn_put_full(struct kmem_cache *c, struct sheaf *full, enum cache_counter why)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     bool taken;
     u64 start;
 
     ASSERT(full->size > 0);
-    start = enter(c, LATENCY_FREE);
+    start = enter(c, b, LATENCY_FREE);
     taken = !full_enough_locked(c, b);
     if (taken)
         push_full_locked(b, full);
-    leave(c, LATENCY_FREE, start);
+    leave(c, b, LATENCY_FREE, start);
     count(c, taken ? CACHE_barn_put : why, 1);
     return taken;
 }
 
 bool barn_put_empty(struct kmem_cache *c, struct sheaf *empty)
 {
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     bool taken;
 
     ASSERT(empty->size == 0);
@@ -296,11 +302,11 @@ static u32 swap_locked(struct kmem_cache *c, struct barn *b, struct sheaf **s)
 struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
 {
     u32 from_partial = 0, from_full = 0, swapped = 0;
-    struct barn *b = barn_of(c);
+    struct barn *b = barn_mine(c);
     struct sheaf *partial;
     u64 start;
 
-    start = enter(c, LATENCY_ALLOC);
+    start = enter(c, b, LATENCY_ALLOC);
     if (c->heap->barn_swap)
         swapped = swap_locked(c, b, &s);
     partial = s->size < s->capacity ? pop_partial_locked(b) : NULL;
@@ -309,7 +315,7 @@ struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
         put_source_locked(c, b, partial);
     }
     from_full = copy_until_full_locked(c, b, s);
-    leave(c, LATENCY_ALLOC, start);
+    leave(c, b, LATENCY_ALLOC, start);
     count(c, CACHE_prefill_from_partial, from_partial);
     count(c, CACHE_prefill_from_barn, from_full);
     count(c, CACHE_prefill_swapped, swapped);
@@ -318,9 +324,8 @@ struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
 
 /* -- shrink, init, validate -- */
 
-unsigned barn_drain(struct kmem_cache *c)
+static unsigned one_drain(struct kmem_cache *c, struct barn *b)
 {
-    struct barn *b = barn_of(c);
     unsigned objects = 0;
     struct sheaf *s;
 
@@ -346,16 +351,36 @@ unsigned barn_drain(struct kmem_cache *c)
     }
 }
 
+unsigned barn_drain(struct kmem_cache *c)
+{
+    unsigned objects = 0;
+
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        if (i == 0 || GUARD_STEP(61))
+            objects += one_drain(c, &c->node[i].barn);
+    return objects;
+}
+
 void barn_init(struct kmem_cache *c)
 {
-    struct barn *b = barn_of(c);
+    for (unsigned i = 0; i < c->heap->nodes; i++) {
+        struct barn *b = &c->node[i].barn;
+        char name[CACHE_NAME_MAX];
 
-    list_init(&b->full);
-    list_init(&b->empty);
-    b->partial = NULL;
-    b->fulls = b->empties = 0;
-    b->objects = 0;
-    spin_init(&b->lock, LOCKCLASS_barn, c->name);
+        list_init(&b->full);
+        list_init(&b->empty);
+        b->partial = NULL;
+        b->fulls = b->empties = 0;
+        b->objects = 0;
+        cache_lock_name(c, i, name, sizeof(b->lock.owner));
+        spin_init(&b->lock, LOCKCLASS_barn, name);
+    }
+}
+
+void barn_exit(struct kmem_cache *c)
+{
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        spin_destroy(&c->node[i].barn.lock);
 }
 
 static bool sheaf_validate(struct kmem_cache *c, struct sheaf *s, u32 least, u64 *objects,
@@ -386,9 +411,8 @@ static bool list_validate(struct kmem_cache *c, struct list *l, u32 least, u32 n
     return found == n || heap_fault_set(f, "barn: sheaves on a list and their count differ", l, c);
 }
 
-bool barn_validate(struct kmem_cache *c, struct heap_fault *f)
+static bool one_validate(struct kmem_cache *c, struct barn *b, struct heap_fault *f)
 {
-    struct barn *b = barn_of(c);
     u64 objects = 0;
     unsigned long flags = spin_lock_irqsave(&b->lock);
     bool good = list_validate(c, &b->full, 1, b->fulls, &objects, f) &&
@@ -403,4 +427,12 @@ bool barn_validate(struct kmem_cache *c, struct heap_fault *f)
         good = heap_fault_set(f, "barn: more full sheaves than its limit", b, c);
     spin_unlock_irqrestore(&b->lock, flags);
     return good;
+}
+
+bool barn_validate(struct kmem_cache *c, struct heap_fault *f)
+{
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        if (!one_validate(c, &c->node[i].barn, f))
+            return false;
+    return true;
 }

@@ -13,7 +13,10 @@
  *
  * Freed blocks go to the front of their list, so that what is warm is used again first.
  *
- * Deliberately not here: caches (the page front end's), zeroing, zones.
+ * A buddy is a node's (nodes=): it has a contiguous part of the frames, which ends at a whole largest
+ * block, so that no block and no merge crosses into another's.
+ *
+ * Deliberately not here: caches (the page front end's), zeroing, zones, which node is asked (pages.c).
  *
  * Locking: buddy.lock for lists, counts and FREE tags. Contexts: thread, interrupt. */
 #include "latency_impl.h"
@@ -175,9 +178,20 @@ void buddy_free_bulk(struct buddy *b, unsigned order, struct frame *const *head,
 
 /* -- init -- */
 
-void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name)
+void buddy_init(struct buddy *b, struct frames *fs, u32 node, u64 first, u64 end,
+                struct node_row *boot_row)
 {
+    char name[] = {'n', 'o', 'd', 'e', (char)('0' + node), 0};
+
+    CHECK_VALUES(node < MAX_NODES && first < end && end <= fs->count, first, end);
+    CHECK_VALUES(first % BLOCK_FRAMES == 0 && (end % BLOCK_FRAMES == 0 || end == fs->count), first,
+                 end);
     b->frames = fs;
+    b->node = node;
+    b->first = first;
+    b->end = end;
+    for (u64 i = first; i < end; i++)
+        fs->at[i].node = node;
     b->latency = NULL;
     b->row = boot_row;
     b->pages_free = 0;
@@ -193,7 +207,7 @@ void buddy_add(struct buddy *b, u64 first, u64 n)
 {
     u64 end = first + n;
 
-    CHECK_VALUES(end <= b->frames->count, end, b->frames->count);
+    CHECK_VALUES(first >= b->first && end <= b->end, first, end);
     plat_poison(frame_address(b->frames, &b->frames->at[first]), n << PAGE_SHIFT);
     for (u64 i = first; i < end; i++)
         frame_tag_store(&b->frames->at[i], FRAME_NONE);
@@ -223,7 +237,7 @@ static bool order_validate(struct buddy *b, unsigned k, u64 *pages, struct heap_
         struct frame *head = list_entry(e, struct frame, link);
         u64 i = (u64)(head - b->frames->at);
 
-        if (i >= b->frames->count || (i & (((u64)1 << k) - 1)))
+        if (i < b->first || i >= b->end || head->node != b->node || (i & (((u64)1 << k) - 1)))
             return heap_fault_set(f, "buddy: a misplaced block on a free list", head, NULL);
         if (frame_tag_load(head) != TAG(FRAME_FREE, k))
             return heap_fault_set(f, "buddy: a listed block is not tagged free",

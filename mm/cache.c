@@ -191,6 +191,24 @@ static const struct front_ops *front_chosen(const struct heap *h, const struct k
     }
 }
 
+static void nodes_init(struct kmem_cache *c)
+{
+    char name[sizeof(c->node[0].lock.owner)];
+
+    for (unsigned i = 0; i < c->heap->nodes; i++) {
+        cache_lock_name(c, i, name, sizeof(name));
+        slab_node_init(&c->node[i], name);
+    }
+}
+
+void cache_locks_destroy(struct kmem_cache *c)
+{
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        spin_destroy(&c->node[i].lock);
+    if (c->front && c->front->exit)
+        c->front->exit(c);
+}
+
 /* Everything but the place in the table and the CPUs' arrays. */
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a)
 {
@@ -215,11 +233,15 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     c->alloc_slow = cache_alloc_direct;
     c->free_slow = cache_free_direct;
     slab_geometry(c, align);
+    if (!c->cpu_bytes) {
+        c->cpu_base = (char *)c->boot_cpu;
+        cache_cpu(c, 0)->node = &c->node[0];
+    }
     if (c->front)
         c->front->size(h, c);
     cache_way(c);
-    if (!c->dead) /* a dead cache's node is empty, and its lock may just be held by a reclaim */
-        slab_node_init(&c->node[0], c->name);
+    if (!c->dead) /* a dead cache's nodes are empty, and a lock may just be held by a reclaim */
+        nodes_init(c);
 }
 
 /* CPUs 0..n-1, which nobody uses. */
@@ -244,6 +266,9 @@ bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
 
         if (!base)
             return false;
+        for (unsigned i = 0; i < cpus; i++)
+            ((struct cache_cpu *)(void *)(base + PLAT_CPU_STRIDE * i))->node =
+                &c->node[c->heap->cpu_node[i]];
         for (unsigned i = 0; i < old_cpus; i++)
             memcpy(((struct cache_cpu *)(void *)(base + PLAT_CPU_STRIDE * i))->ctr,
                    ((struct cache_cpu *)(void *)(old + PLAT_CPU_STRIDE * i))->ctr,
@@ -325,7 +350,6 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
         c = table_alloc(h, sizeof(*c));
         if (!c)
             return NULL;
-        c->cpu_base = (char *)c->boot_cpu;
     }
     cache_setup(h, c, a);
     /* Before the CPUs are known the boot row serves; heap_cpus_init() makes the arrays. */
@@ -336,9 +360,7 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
     }
     if (!ready) {
         if (fresh) {
-            spin_destroy(&c->node[0].lock);
-            if (c->front && c->front->exit)
-                c->front->exit(c);
+            cache_locks_destroy(c);
             table_free(h, c, sizeof(*c));
         } else {
             __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
@@ -365,10 +387,21 @@ static bool rcu_pending(const struct kmem_cache *c)
     return g[CACHE_rcu_objects] > 0;
 }
 
+/* Objects that have left their slabs. */
+static u64 in_use(const struct kmem_cache *c, u64 *slabs)
+{
+    u64 used = 0;
+
+    for (unsigned i = 0; i < c->heap->nodes; i++) {
+        *slabs += c->node[i].slabs;
+        used += c->node[i].slabs * c->capacity - c->node[i].free_objects;
+    }
+    return used;
+}
+
 bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
 {
-    struct cache_node *n = &c->node[0];
-    u64 used;
+    u64 used, slabs = 0;
 
     if (rcu_pending(c) && GUARD_STEP(54))
         heap_kfree_rcu_barrier(c->heap);
@@ -377,13 +410,13 @@ bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
     if (GUARD_STEP(56))
         shrink_common(c);
     slab_shrink(c);
-    used = n->slabs * c->capacity - n->free_objects;
+    used = in_use(c, &slabs);
     if (busy)
         *busy = used;
     if (used)
         return false;
     /* No object is out and no front end holds one, so every slab was empty and is gone. */
-    CHECK_VALUES(n->slabs == 0, n->slabs, c->id);
+    CHECK_VALUES(slabs == 0, slabs, c->id);
     cpus_exit(c, c->heap->cpus);
     /* The locks stay: a CPU that is short may have seen the cache alive and take them yet. */
     __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);

@@ -19,6 +19,9 @@
  * it comes to the depot it is emptied and freed. At a change all that lie there become stale at
  * once; each visit afterwards frees a few, so that no call pays for all.
  *
+ * Nodes: a cache has one depot, whatever nodes= says. Bonwick's has no nodes, and this front is his; what is
+ * of a node here are the slabs behind it (slab.c) and the pages of the magazines.
+ *
  * Time: a visit looks at the clock. A cache that nobody visits is looked at by heap_maintain().
  *
  * Locking: depot.lock, under which no other is taken. Contexts: thread, interrupt; interrupts

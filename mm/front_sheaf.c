@@ -375,7 +375,7 @@ static void sheaf_size(const struct heap *h, struct kmem_cache *c)
         n = h->sheaf_cap;
     c->limit = MIN(n, SHEAF_MAX);
     c->batch = MAX(c->limit / 2, 1u);
-    if (!c->dead) /* a dead cache's barn is empty, and its lock may just be held by a reclaim */
+    if (!c->dead) /* a dead cache's barns are empty, and a lock may just be held by a reclaim */
         barn_init(c);
 }
 
@@ -392,11 +392,6 @@ static void sheaf_cpu_exit(struct cache_cpu *cc)
     cc->main->size = 0; /* what it had when it became main means nothing */
     sheaf_free(cc->main);
     cc->main = NULL;
-}
-
-static void sheaf_exit(struct kmem_cache *c)
-{
-    spin_destroy(&barn_of(c)->lock);
 }
 
 static u64 sheaf_held(const struct kmem_cache *c)
@@ -441,7 +436,7 @@ const struct front_ops front_sheaf = {
     .size = sheaf_size,
     .cpu_init = sheaf_cpu_init,
     .cpu_exit = sheaf_cpu_exit,
-    .exit = sheaf_exit,
+    .exit = barn_exit,
     .refill = sheaf_refill,
     .put = sheaf_put,
     .put_rcu = sheaf_put_rcu,

@@ -8,6 +8,12 @@
  * PLAT_CPU_STRIDE bytes for each CPU, with the same layout in each: a CPU finds any of its parts by
  * one addition.
  *
+ * nodes=N deals out usable pages, not addresses: node by node the next whole largest blocks, until it has
+ * its share of what is left. A hole is nobody's loss: it lies in whichever node's part it falls into, or
+ * between two. Each share is as near to an even one as whole blocks allow; a memory in which some node would
+ * have nothing is refused. CPUs are dealt out evenly and in order. The heap itself, the descriptors and the CPUs'
+ * region are where they are, some node's: fake nodes have no distance.
+ *
  * Locking: one CPU runs. Contexts: boot. */
 #include "mm_impl.h"
 
@@ -101,7 +107,6 @@ static void classes_init(struct heap *h)
     for (unsigned i = 0; i < KMALLOC_CLASSES; i++) {
         struct kmem_cache *c = &h->kmalloc[i];
 
-        c->cpu_base = (char *)c->boot_cpu;
         cache_setup(
             h, c, &(struct kmem_cache_args){kmalloc_names[i], kmalloc_sizes[i], 0, NULL, NULL, 0});
         CHECK(cache_register(h, c));
@@ -117,7 +122,6 @@ static bool pools_make(struct heap *h)
     for (unsigned i = 0; i < SHEAF_POOLS; i++) {
         struct kmem_cache *c = &h->sheaf_pool[i];
 
-        c->cpu_base = (char *)c->boot_cpu;
         c->internal = true;
         cache_setup(
             h, c, &(struct kmem_cache_args){pool_names[i], SHEAF_POOL_MIN << i, 0, NULL, NULL, 0});
@@ -147,17 +151,75 @@ static u64 own_bytes(u64 frames)
     return HEAP_BYTES + round_up(frames * sizeof(struct frame), (u64)PAGE_SIZE);
 }
 
-static void ranges_add(struct heap *h, const struct mem_range *r, unsigned n, unsigned home,
-                       u64 own)
-{
-    for (unsigned i = 0; i < n; i++) {
-        u64 first = ((uintptr_t)r[i].base - h->frames.base) >> PAGE_SHIFT, pages = r[i].pages;
+/* The ranges, and what the heap itself takes of one. */
+struct usable {
+    uintptr_t base;
+    u64 count; /* frames, holes among them */
+    const struct mem_range *range;
+    unsigned n, home;
+    u64 own; /* frames at the start of home */
+};
 
-        if (i == home) {
-            first += own >> PAGE_SHIFT;
-            pages -= own >> PAGE_SHIFT;
+/* Usable frames of range i from first to end - 1; *at gets the first of them. */
+static u64 usable_within(const struct usable *u, unsigned i, u64 first, u64 end, u64 *at)
+{
+    u64 from = ((uintptr_t)u->range[i].base - u->base) >> PAGE_SHIFT;
+    u64 to = MIN(end, from + u->range[i].pages);
+
+    *at = MAX(first, from + (i == u->home ? u->own : 0));
+    return to > *at ? to - *at : 0;
+}
+
+static u64 usable_between(const struct usable *u, u64 first, u64 end)
+{
+    u64 sum = 0, at;
+
+    for (unsigned i = 0; i < u->n; i++)
+        sum += usable_within(u, i, first, end, &at);
+    return sum;
+}
+
+/* end[k]: the frame after the last of node k. False: one would have no memory. */
+static bool nodes_split(const struct usable *u, unsigned nodes, u64 *end)
+{
+    u64 first = 0;
+
+    for (unsigned k = 0; k < nodes; k++) {
+        u64 left = usable_between(u, first, u->count), share = left / (nodes - k), to = first;
+        u64 got, before = 0;
+
+        if (k + 1 == nodes)
+            to = u->count;
+        while (to < u->count && (got = usable_between(u, first, to)) < share) {
+            before = got;
+            to = MIN(to + BLOCK_FRAMES, u->count);
         }
-        buddy_add(&h->buddy[0], first, pages);
+        /* What is nearer: with the last block, or without. */
+        if (k + 1 < nodes && before && usable_between(u, first, to) - share > share - before)
+            to = round_down(to - 1, BLOCK_FRAMES);
+        if (usable_between(u, first, to) == 0)
+            return false;
+        first = end[k] = to;
+    }
+    return true;
+}
+
+static void nodes_init(struct heap *h, const struct usable *u, unsigned nodes, const u64 *end)
+{
+    u64 at, pages, first = 0;
+
+    h->nodes = nodes;
+    for (unsigned k = 0; k < nodes; first = end[k++]) {
+        struct buddy *b = &h->buddy[k];
+
+        buddy_init(b, &h->frames, k, first, end[k], &h->boot_node_row[k]);
+        if (h->latency_on)
+            b->latency = &h->latency;
+        for (unsigned i = 0; i < u->n; i++) {
+            pages = usable_within(u, i, first, end[k], &at);
+            if (pages)
+                buddy_add(b, at, pages);
+        }
     }
 }
 
@@ -165,7 +227,8 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
 {
     unsigned home = 0;
     uintptr_t base, end;
-    u64 frames, own;
+    struct usable usable;
+    u64 frames, own, node_end[MAX_NODES];
     struct heap *h;
 
     *need = 0;
@@ -181,6 +244,11 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     *need = own + HEAP_MIN_SPARE;
     if (r[home].pages << PAGE_SHIFT < *need)
         return NULL;
+    usable = (struct usable){base, frames, r, n, home, own >> PAGE_SHIFT};
+    if (!nodes_split(&usable, (unsigned)k->nodes, node_end)) {
+        *need = own + k->nodes * 2 * BLOCK_BYTES;
+        return NULL;
+    }
 
     h = r[home].base;
     memset(h, 0, own);
@@ -195,10 +263,7 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     h->boot_rcu_batch.heap = h;
     h->rcu_batch = &h->boot_rcu_batch;
     spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
-    buddy_init(&h->buddy[0], &h->frames, &h->boot_node_row, "node0");
-    if (h->latency_on)
-        h->buddy[0].latency = &h->latency;
-    ranges_add(h, r, n, home, own);
+    nodes_init(h, &usable, (unsigned)k->nodes, node_end);
     classes_init(h);
     if ((h->front == V_front_sheaf || h->front == V_front_magazine) && !sheaf_pools_make(h))
         return NULL;
@@ -216,26 +281,31 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->region = table_alloc(h, PLAT_CPU_STRIDE * cpus);
     if (!h->region)
         return false;
-    nodes = region_alloc(h, sizeof(*nodes));
+    nodes = region_alloc(h, sizeof(*nodes) * h->nodes);
     rows = region_alloc(h, sizeof(*rows));
     batches = region_alloc(h, sizeof(*batches));
     drain = region_alloc(h, sizeof(*drain));
     CHECK(nodes && rows && batches && drain);
-    for (unsigned i = 0; i < cpus; i++)
+    for (unsigned i = 0; i < cpus; i++) {
         ((struct rcu_batch *)cpu_part(batches, PLAT_CPU_STRIDE * i))->heap = h;
+        h->cpu_node[i] = (u8)(i * h->nodes / cpus);
+    }
     for (u32 i = 0; i < h->caches; i++)
         if (!cache_cpus_init(h->cache[i], cpus))
             return false; /* no sheaf for each CPU, or magazine */
-    *nodes = h->boot_node_row;
+    for (unsigned i = 0; i < h->nodes; i++) {
+        nodes[i] = h->boot_node_row[i];
+        h->buddy[i].row = &nodes[i];
+    }
     *rows = h->boot_cpu_row;
-    h->buddy[0].row = nodes;
     h->cpu_row = rows;
     h->rcu_batch = batches;
     h->drain = drain;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
-    if (h->latency_on)
-        h->pcp_orders = 0; /* by the short ways: pages_get() and pages_put() time what is left */
+    if (h->latency_on || h->nodes > 1)
+        h->pcp_orders = 0; /* by the short ways: pages_get() and pages_put() time what is left, and
+                              look whose a block is */
     h->large_plain = h->pcp_orders && !h->matrix_on && h->stats_large != V_stats_large_global &&
                      h->poison != V_poison_full;
     return latency_init(h, cpus);

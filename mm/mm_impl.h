@@ -37,12 +37,19 @@
  * Of two racing frees one wins the claim; the other finds CACHED, RCU or FREE and is refused as a
  * double free.
  *
+ * Nodes (nodes=N): frames and CPUs are dealt out once, at boot. A node is a contiguous part of the frames
+ * that ends at a whole largest block, so no two buddies are of different nodes, and a contiguous
+ * part of the CPUs. A frame says whose it is; what lies in it, a block or a slab, is of that node for ever.
+ * Who frees gives to the node of the frame, who allocates asks his CPU's node first, and then the
+ * others in order, round about (heap_node_after).
+ *
  * Locking (order as in lockclass.def):
  *   caches   heap.caches_lock  the cache table
  *   cache    cache_node.lock   that node's slab lists, free lists, counts; FREE objects
- *   page     buddy.lock        buddy lists and counts; FREE tags
+ *   page     buddy.lock        that node's buddy lists and counts; FREE tags
  *   per CPU  interrupts off    cache_cpu: count and objects
- * No lock of mm/ is held while another is taken, but for `page` under owner=lock. */
+ * No lock of mm/ is held while another is taken, but for `page` under owner=lock; so never those of two
+ * nodes. */
 #ifndef MM_MM_IMPL_H
 #define MM_MM_IMPL_H
 
@@ -52,7 +59,7 @@
 #include "../base/poison.h"
 #include "../base/string.h"
 
-#define MAX_NODES       1u
+#define MAX_NODES       4u
 #define MAX_CACHES      64u
 #define MAX_SLAB_ORDER  4u
 #define HEADER_BYTES    16u
@@ -79,8 +86,13 @@ struct frame {
     u32 inuse; /* slab head: objects that left it, cached ones included; under the cache lock */
     u32 cpu;   /* LARGE head: that allocated it (matrix=on) */
     u32 taker; /* slab head: CPU + 1 that refills from it, 0: nobody; under the cache lock */
-    u64 bytes; /* LARGE head: as asked for */
+    u32 node;  /* fixed after init */
+    union {
+        u64 bytes;               /* LARGE head: as asked for */
+        struct cache_node *home; /* slab head: whose lists it is on; fixed while it is a slab */
+    };
 } ALIGNED(CACHE_LINE);
+_Static_assert(sizeof(struct frame) == 64, "a descriptor is one cache line");
 
 /* One word says kind and order, or kind and cache, so that a free learns its owner from one
  * load. */
@@ -168,8 +180,12 @@ NODISCARD bool latency_init(struct heap *h, unsigned cpus);
 /* Counts a free of what CPU `from` allocated. */
 void matrix_count(struct heap *h, u32 from);
 
-struct buddy {
-    struct frames *frames;   /* fixed */
+#define BLOCK_FRAMES ((u64)1 << MAX_ORDER) /* of a largest block */
+
+struct buddy {             /* a node's */
+    struct frames *frames; /* fixed, as are the next two */
+    u32 node;
+    u64 first, end;          /* its frames, holes among them */
     struct latency *latency; /* NULL: calls are not timed; fixed */
     struct node_row *row;    /* CPU 0's, the others PLAT_CPU_STRIDE apart; one boot row at first */
 
@@ -180,7 +196,9 @@ struct buddy {
     u64 pages_total;
 };
 
-void buddy_init(struct buddy *b, struct frames *fs, struct node_row *boot_row, const char *name);
+/* Frames first to end - 1 are its own. */
+void buddy_init(struct buddy *b, struct frames *fs, u32 node, u64 first, u64 end,
+                struct node_row *boot_row);
 /* Hands over RESERVED frames [first, first + n) as free memory. Boot. */
 void buddy_add(struct buddy *b, u64 first, u64 n);
 NODISCARD struct frame *buddy_alloc(struct buddy *b, unsigned order);
@@ -203,8 +221,10 @@ struct pcp_stack { /* under pcp.busy; count is also read by anybody, relaxed */
     struct frame *block[PCP_MAX_LIMIT]; /* [0] coldest */
 };
 
-struct pcp {  /* one CPU's */
-    u32 busy; /* the try-flag; atomic */
+struct pcp {         /* one CPU's */
+    u32 busy;        /* the try-flag; atomic */
+    struct buddy *b; /* its node's: the only one whose blocks are parked; fixed */
+    u64 *row;        /* its own, of that node; fixed */
     struct pcp_stack stack[PCP_ORDERS];
 } ALIGNED(CACHE_LINE);
 
@@ -228,8 +248,10 @@ struct cache_cpu {
     u64 count;
     u64 limit;
     u32 batch;
-    bool on;             /* a front end serves this CPU: limit may be 0 all the same */
-    struct frame *slab;  /* the partial slab it refills from, or NULL; under the cache lock */
+    bool on;                 /* a front end serves this CPU: limit may be 0 all the same */
+    struct cache_node *node; /* its own; fixed */
+    struct frame
+        *slab; /* that node's partial slab it refills from, or NULL; under that node's lock */
     struct sheaf *main;  /* front=sheaf, magazine: count objects are in it, room up to limit */
     struct sheaf *spare; /* or NULL */
     struct sheaf *rcu;   /* or NULL: gathers objects freed by kfree_rcu */
@@ -254,14 +276,6 @@ struct side_shape {
     u32 shift; /* log2 of a granule */
 };
 
-struct cache_node {
-    struct spinlock lock;
-    struct list partial, full, empty; /* slab heads, by link; under lock, as are the rest */
-    u32 partials, empties;
-    u64 slabs;        /* relaxed reads elsewhere */
-    u64 free_objects; /* FREE ones, in all its slabs; relaxed reads elsewhere */
-} ALIGNED(CACHE_LINE);
-
 struct barn { /* front=sheaf; barn.c */
     struct spinlock lock;
     struct list full, empty; /* sheaves, by link; under lock, as are the rest */
@@ -270,7 +284,17 @@ struct barn { /* front=sheaf; barn.c */
     u64 objects;             /* the same */
 } ALIGNED(CACHE_LINE);
 
-/* front=magazine; depot.c. Magazines of one kind; under depot.lock. */
+struct cache_node { /* one cache's, of one node */
+    struct spinlock lock;
+    struct list partial, full, empty; /* slab heads, by link; under lock, as are the rest */
+    u32 empties;
+    u64 partials;     /* relaxed reads elsewhere */
+    u64 slabs;        /* the same */
+    u64 free_objects; /* FREE ones, in all its slabs; relaxed reads elsewhere */
+    struct barn barn; /* has a lock of its own */
+} ALIGNED(CACHE_LINE);
+
+/* front=magazine; depot.c. One a cache, whatever nodes= says: Bonwick's has no nodes. Magazines of one kind; under depot.lock. */
 struct mag_list {
     struct list list;
     u32 total;           /* relaxed reads elsewhere */
@@ -379,7 +403,6 @@ struct kmem_cache {
         CACHE_LINE); /* a cache_cpu without room, for the time before the CPUs */
 
     struct cache_node node[MAX_NODES];
-    struct barn barn;
     struct depot depot;
 };
 
@@ -453,7 +476,7 @@ struct heap {
     struct latency latency;
     u64 *matrix; /* [freeing CPU][MAX_CPUS allocating CPUs]; NULL: off, or too early */
     bool pcp_on;
-    u32 pcp_orders; /* orders below it have page caches: PCP_ORDERS, or 0 without pcp, or under latency=on */
+    u32 pcp_orders; /* orders below it go the short way to page caches: PCP_ORDERS, or 0 without pcp, under latency=on and with nodes */
     bool
         large_plain; /* page caches, no shared statistics, no fills: large blocks go the short way */
     u32 pcp_limit[PCP_ORDERS];
@@ -464,6 +487,8 @@ struct heap {
     struct kmem_cache sheaf_pool[SHEAF_POOLS];
     u32 pools; /* atomic: POOLS_NONE, … */
 
+    u32 nodes;             /* fixed after init */
+    u8 cpu_node[MAX_CPUS]; /* fixed once the CPUs have rows; 0 before */
     struct buddy buddy[MAX_NODES];
 
     struct spinlock caches_lock;
@@ -475,7 +500,7 @@ struct heap {
     void (*badfree_handler)(const struct badfree_report *);
     void (*resize_handler)(const struct resize_report *);
 
-    struct node_row boot_node_row;
+    struct node_row boot_node_row[MAX_NODES];
     struct cpu_row boot_cpu_row;
     struct rcu_batch boot_rcu_batch; /* stays in use until what it holds is freed */
 };
@@ -489,6 +514,26 @@ static ALWAYS_INLINE void *cpu_part(void *cpu0, size_t offset)
 static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h)
 {
     return ((struct cpu_row *)plat_cpu_part(h->cpu_row))->ctr;
+}
+
+/* -- nodes -- */
+
+/* The node of the calling CPU; where interrupts are on, of one that it was on a moment ago. */
+static inline unsigned heap_node_mine(const struct heap *h)
+{
+    return h->cpu_node[plat_cpu_id()];
+}
+
+/* The i-th node that who is at home on node asks: 0 is node itself. */
+static inline unsigned heap_node_after(const struct heap *h, unsigned node, unsigned i)
+{
+    return (node + i) % h->nodes;
+}
+
+/* The buddy that a frame comes from and goes back to. */
+static ALWAYS_INLINE struct buddy *buddy_of(struct heap *h, const struct frame *f)
+{
+    return &h->buddy[f->node];
 }
 
 /* The descriptors stand right behind the heap, so the fast path needs no pointer to them. */
@@ -527,6 +572,8 @@ bool pcp_put_full(struct heap *h, struct frame *f, unsigned order);
 u64 pcp_drain_all(struct heap *h); /* every CPU's; pages given back. No lock held. */
 NODISCARD bool pcp_init(struct heap *h, unsigned cpus);
 u64 pcp_pages(const struct heap *h);
+u64 pcp_node_pages(const struct heap *h,
+                   unsigned node); /* that its CPUs park: all of them its own */
 bool pcp_validate(struct heap *h, struct heap_fault *f);
 
 /* pages.c: raw blocks for the layers of mm/; no statistics, one reclaim if short. */
@@ -540,7 +587,12 @@ NODISCARD static ALWAYS_INLINE struct frame *pages_get_waiting(struct heap *h, u
     return likely(f) ? f : pages_get_short(h, order);
 }
 void pages_put(struct heap *h, struct frame *head, unsigned order);
+/* A block straight from the buddies: the calling CPU's node's, then the others'. elsewhere: but
+ * node's. NULL: none of them has one. */
+NODISCARD struct frame *buddies_alloc(struct heap *h, unsigned order);
+NODISCARD struct frame *buddies_alloc_elsewhere(struct heap *h, unsigned node, unsigned order);
 u64 pages_owner_locked_read(struct heap *h, const struct frame *f);
+u64 pages_owner_locked_read_node0(struct heap *h, const struct frame *f); /* nodes=1 */
 /* The tag, read as owner= says. */
 static ALWAYS_INLINE u64 pages_owner(struct heap *h, const struct frame *f)
 {
@@ -564,6 +616,8 @@ void heap_way(struct heap *h);
 /* slab.c */
 void slab_geometry(struct kmem_cache *c, size_t align);
 void slab_node_init(struct cache_node *n, const char *name);
+/* The name of a lock that each node of a cache has: the cache's, and @NODE where there are several. */
+void cache_lock_name(const struct kmem_cache *c, unsigned node, char *buf, size_t size);
 /* Takes up to n objects, in address order within a slab, growing the cache if it has none; they
  * become CACHED. Interrupts off, no lock held. Returns how many; 0 is shortage. */
 NODISCARD static ALWAYS_INLINE unsigned slab_take(struct kmem_cache *c, void **out, unsigned n)
@@ -606,6 +660,8 @@ void cache_rcu_over(struct kmem_cache *c, void *obj);
  * off. */
 void cache_put_back(struct kmem_cache *c, void *obj);
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a);
+/* Takes the locks of a cache that nobody will use out of the register. */
+void cache_locks_destroy(struct kmem_cache *c);
 /* Makes (or makes anew, keeping the counts) the arrays of all CPUs. */
 NODISCARD bool cache_cpus_init(struct kmem_cache *c, unsigned cpus);
 /* Enters c into the table; false if it is full. */

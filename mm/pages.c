@@ -9,6 +9,11 @@
  * owner=tag reads it with one load. The tag of a live block cannot change under its owner; a wild
  * pointer meets a tag that does not fit.
  *
+ * Nodes: the calling CPU's buddy is asked first, then the others' in order, and only when none has a block
+ * is anything drained or reclaimed: memory of another node costs less than somebody's cached objects. A
+ * block goes home to the buddy that its frames belong to. With several nodes no call goes the short way to a
+ * page cache, since whose a block is has to be looked at; so with one node that look costs nothing.
+ *
  * Locking: none of its own; owner=lock takes the page lock. Contexts: thread, interrupt. */
 #include "latency_impl.h"
 #include "fault_impl.h"
@@ -16,9 +21,26 @@
 
 /* -- blocks for the layers above -- */
 
+struct frame *buddies_alloc_elsewhere(struct heap *h, unsigned node, unsigned order)
+{
+    struct frame *f = NULL;
+
+    for (unsigned i = 1; i < h->nodes && !f; i++)
+        f = buddy_alloc(&h->buddy[heap_node_after(h, node, i)], order);
+    return f;
+}
+
+struct frame *buddies_alloc(struct heap *h, unsigned order)
+{
+    unsigned node = heap_node_mine(h);
+    struct frame *f = buddy_alloc(&h->buddy[node], order);
+
+    return likely(f) ? f : buddies_alloc_elsewhere(h, node, order);
+}
+
 static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
 {
-    struct frame *f = order < h->pcp_orders ? pcp_get(h, order) : buddy_alloc(&h->buddy[0], order);
+    struct frame *f = order < h->pcp_orders ? pcp_get(h, order) : buddies_alloc(h, order);
 
     if (f || order > MAX_ORDER)
         return f;
@@ -26,18 +48,18 @@ static NOINLINE struct frame *pages_get_slow(struct heap *h, unsigned order)
      * hold. The buddy is asked again even if nothing was drained: a CPU may have given its blocks
      * back by itself since. */
     pcp_drain_all(h);
-    f = buddy_alloc(&h->buddy[0], order);
+    f = buddies_alloc(h, order);
     if (!f) {
         heap_reclaim(h);
         if (GUARD_STEP(28))
             pcp_drain_all(h); /* reclaimed slabs may have been parked on the way */
-        f = buddy_alloc(&h->buddy[0], order);
+        f = buddies_alloc(h, order);
     }
     return f;
 }
 
-/* With page caches, but latency=on. */
-static NOINLINE struct frame *pcp_get_timed(struct heap *h, unsigned order)
+/* With page caches, but latency=on, or several nodes. */
+static NOINLINE struct frame *pcp_get_long(struct heap *h, unsigned order)
 {
     u64 start = latency_begin(&h->latency, LATENCY_pages, LATENCY_ALLOC);
     struct frame *f = pcp_get(h, order);
@@ -46,11 +68,31 @@ static NOINLINE struct frame *pcp_get_timed(struct heap *h, unsigned order)
     return f ? f : pages_get_slow(h, order);
 }
 
-static NOINLINE void pcp_put_timed(struct heap *h, struct frame *head, unsigned order)
+static NOINLINE void put_home(struct heap *h, struct frame *head, unsigned order)
+{
+    buddy_free(buddy_of(h, head), head, order);
+}
+
+/* To the CPU's page cache if it is of the CPU's node, else home. */
+static void put_near(struct heap *h, struct frame *head, unsigned order)
+{
+    unsigned long flags = plat_irq_save(); /* up to the push: no other CPU's, of another node */
+
+    if (GUARD(58, head->node == heap_node_mine(h)))
+        pcp_put(h, head, order);
+    else
+        put_home(h, head, order);
+    plat_irq_restore(flags);
+}
+
+static NOINLINE void pcp_put_long(struct heap *h, struct frame *head, unsigned order)
 {
     u64 start = latency_begin(&h->latency, LATENCY_pages, LATENCY_FREE);
 
-    pcp_put(h, head, order);
+    if (likely(h->nodes == 1))
+        pcp_put(h, head, order);
+    else
+        put_near(h, head, order);
     latency_end(&h->latency, LATENCY_pages, LATENCY_FREE, start);
 }
 
@@ -61,7 +103,7 @@ struct frame *pages_get(struct heap *h, unsigned order)
     if (FAULT(page))
         return NULL;
     if (unlikely(order >= h->pcp_orders))
-        return h->pcp && order < PCP_ORDERS ? pcp_get_timed(h, order) : pages_get_slow(h, order);
+        return h->pcp && order < PCP_ORDERS ? pcp_get_long(h, order) : pages_get_slow(h, order);
     f = pcp_pop(h, order);
     if (unlikely(!f))
         return pages_get_slow(h, order);
@@ -84,20 +126,28 @@ void pages_put(struct heap *h, struct frame *head, unsigned order)
     if (likely(order < h->pcp_orders))
         pcp_put(h, head, order);
     else if (h->pcp && order < PCP_ORDERS)
-        pcp_put_timed(h, head, order);
+        pcp_put_long(h, head, order);
     else
-        buddy_free(&h->buddy[0], head, order);
+        put_home(h, head, order);
+}
+
+static ALWAYS_INLINE u64 owner_locked_read(struct buddy *b, const struct frame *f)
+{
+    unsigned long flags = spin_lock_irqsave(&b->lock);
+    u64 tag = frame_tag_load(f);
+
+    spin_unlock_irqrestore(&b->lock, flags);
+    return tag;
 }
 
 u64 pages_owner_locked_read(struct heap *h, const struct frame *f)
 {
-    unsigned long flags;
-    u64 tag;
+    return owner_locked_read(buddy_of(h, f), f);
+}
 
-    flags = spin_lock_irqsave(&h->buddy[0].lock);
-    tag = frame_tag_load(f);
-    spin_unlock_irqrestore(&h->buddy[0].lock, flags);
-    return tag;
+u64 pages_owner_locked_read_node0(struct heap *h, const struct frame *f)
+{
+    return owner_locked_read(&h->buddy[0], f);
 }
 
 /* -- alloc_pages, free_pages -- */

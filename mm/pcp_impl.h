@@ -28,11 +28,6 @@ static ALWAYS_INLINE void pcp_count_set(struct pcp_stack *s, u32 count)
     __atomic_store_n(&s->count, count, __ATOMIC_RELAXED);
 }
 
-static ALWAYS_INLINE u64 *pcp_row(struct heap *h)
-{
-    return ((struct node_row *)plat_cpu_part(h->buddy[0].row))->ctr;
-}
-
 /* The hottest block, still tagged PARKED: the caller, whose it is now, says what it is. NULL if
  * there is none or a drain is about (nothing is counted then). */
 static ALWAYS_INLINE struct frame *pcp_pop(struct heap *h, unsigned order)
@@ -48,7 +43,7 @@ static ALWAYS_INLINE struct frame *pcp_pop(struct heap *h, unsigned order)
         if (likely(n-- != 0)) {
             f = s->block[n];
             pcp_count_set(s, (u32)n);
-            plat_counter_add(&pcp_row(h)[NODE_pcp_hit], 1);
+            plat_counter_add(&p->row[NODE_pcp_hit], 1);
         }
         pcp_leave(p);
     }
@@ -78,7 +73,7 @@ static ALWAYS_INLINE bool pcp_push(struct heap *h, struct frame *f, unsigned ord
         if (likely(GUARD(31, n < s->limit))) {
             s->block[n] = f;
             pcp_count_set(s, (u32)n + 1);
-            plat_counter_add(&pcp_row(h)[NODE_pcp_park], 1);
+            plat_counter_add(&p->row[NODE_pcp_park], 1);
             parked = true;
         }
         pcp_leave(p);

@@ -143,7 +143,7 @@ static void return_sheaf(struct kmem_cache *c, struct sheaf *s)
     }
     count(c, CACHE_return_slow, 1);
     /* An unlocked look: wrong, it costs a fill for nothing, or a flush. */
-    if (__atomic_load_n(&c->barn.fulls, __ATOMIC_RELAXED) >= c->heap->barn_full ||
+    if (__atomic_load_n(&barn_mine(c)->fulls, __ATOMIC_RELAXED) >= c->heap->barn_full ||
         !sheaf_fill(c, s, s->capacity)) {
         (void)give_up(c, s);
         return;

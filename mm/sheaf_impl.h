@@ -35,12 +35,14 @@ struct sheaf {
 #define SHEAF_BYTES(capacity) (sizeof(struct sheaf) + (capacity) * sizeof(void *))
 _Static_assert(SHEAF_BYTES(60) == 512, "the usual capacities fill their blocks");
 
-static inline struct barn *barn_of(struct kmem_cache *c)
+/* The calling CPU's: its node's. Interrupts off. */
+static inline struct barn *barn_mine(struct kmem_cache *c)
 {
-    return &c->barn;
+    return &cache_cpu_mine(c)->node->barn;
 }
 
-/* -- barn.c; interrupts off -- */
+/* -- barn.c; interrupts off; the calling CPU's barn, but where it says all -- */
+/* All. */
 void barn_init(struct kmem_cache *c);
 /* NULL: there is none; counted. */
 NODISCARD struct sheaf *barn_get_full(struct kmem_cache *c);
@@ -58,8 +60,10 @@ NODISCARD bool barn_put_empty(struct kmem_cache *c, struct sheaf *empty);
 /* Fills s, which is nobody else's, from the partial sheaf and then from full ones. May return
  * another sheaf in its place under barn.refill=swap. */
 NODISCARD struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s);
-/* Everything to the slabs; how many objects. */
+/* Everything in all of them to the slabs; how many objects. */
 unsigned barn_drain(struct kmem_cache *c);
+/* All; the cache goes away. */
+void barn_exit(struct kmem_cache *c);
 bool barn_validate(struct kmem_cache *c, struct heap_fault *f);
 
 /* -- main, the loaded sheaf or magazine: cc's CPU, interrupts off; it has an object, or room -- */

@@ -12,6 +12,14 @@
  * with room; else it stays on the empty list, for the next burst. Growing and giving back happen
  * with the cache lock dropped.
  *
+ * Nodes: a slab is on the lists of the node that its pages are of, its home, whoever made it; an object
+ * goes back there. A CPU's own slab is of the CPU's node. A CPU that needs one looks, in this order: at its
+ * node's partial slabs that no CPU refills from, and at its empty ones; at other nodes' partial slabs, where
+ * they have more than min_partial of them (Linux's rule: what is piled up elsewhere is used up before more
+ * memory is taken, but nobody is robbed of his last); then it makes a slab, of its node's pages if that has
+ * any; and if there is no memory at all, it takes what any node has. One lock at a time: who flushes objects
+ * of several nodes takes their locks in turn.
+ *
  * Locking: cache_node.lock. The page lock is never taken under it. Contexts: thread, interrupt;
  * interrupts off. */
 #include "latency_impl.h"
@@ -31,20 +39,26 @@ static void list_partial(struct kmem_cache *c, struct cache_node *n, struct fram
         list_push_back(&n->partial, &s->link);
     else
         list_push_front(&n->partial, &s->link);
-    n->partials++;
+    plat_counter_add(&n->partials, 1); /* the holder's alone */
     plat_counter_add(&row(c)[CACHE_partial_add], 1);
 }
 
 static void unlist_partial(struct kmem_cache *c, struct cache_node *n, struct frame *s)
 {
     list_remove(&s->link);
-    n->partials--;
+    plat_counter_add(&n->partials, ~(u64)0);
     plat_counter_add(&row(c)[CACHE_partial_remove], 1);
 }
 
 static void free_objects_add(struct cache_node *n, u64 v)
 {
     __atomic_store_n(&n->free_objects, n->free_objects + v, __ATOMIC_RELAXED);
+}
+
+/* As heap_node_after(), for the lists of c. */
+static struct cache_node *node_after(struct kmem_cache *c, const struct cache_node *n, unsigned i)
+{
+    return &c->node[heap_node_after(c->heap, (unsigned)(n - c->node), i)];
 }
 
 /* -- whose slab it is: from which slab a CPU refills its array -- */
@@ -114,38 +128,112 @@ static unsigned take_from_slab_locked(struct kmem_cache *c, struct cache_node *n
 
 static struct frame *slab_create(struct kmem_cache *c);
 
-/* An empty slab; if there is none and grow is set, a new one. On no list. NULL: neither. Drops the
- * lock to make one. */
-static struct frame *slab_fresh_locked(struct kmem_cache *c, struct cache_node *n, bool grow)
+static struct frame *first_partial_locked(struct cache_node *n)
+{
+    struct list *e = list_first(&n->partial);
+
+    return e ? list_entry(e, struct frame, link) : NULL;
+}
+
+/* On no list then. */
+static struct frame *pop_empty_locked(struct cache_node *n)
 {
     struct list *e = list_pop_front(&n->empty);
-    struct frame *s;
 
-    if (e) {
-        n->empties--;
-        s = list_entry(e, struct frame, link);
-    } else {
-        if (!grow)
-            return NULL;
-        spin_unlock(&n->lock);
-        s = slab_create(c);
+    if (!e)
+        return NULL;
+    n->empties--;
+    return list_entry(e, struct frame, link);
+}
+
+/* s, on no list, is where objects will be taken from. own: n is the CPU's node. */
+static ALWAYS_INLINE void slab_open_locked(struct kmem_cache *c, struct cache_node *n,
+                                           struct frame *s, struct cache_cpu *cc, bool own)
+{
+    if (cc->limit && own)
+        slab_own_locked(s, cc);
+    list_partial(c, n, s);
+}
+
+/* -- beyond the CPU's own lists. No lock held; where a slab is returned, its home's is taken -- */
+
+/* A partial slab of another node that has plenty. */
+static struct frame *slab_borrow(struct kmem_cache *c, struct cache_node *own)
+{
+    for (unsigned i = 1; i < c->heap->nodes; i++) {
+        struct cache_node *n = node_after(c, own, i);
+        struct frame *s;
+
+        /* An unlocked look: wrong, it costs a slab, or an empty visit. */
+        if (__atomic_load_n(&n->partials, __ATOMIC_RELAXED) <= c->heap->min_partial)
+            continue;
         spin_lock(&n->lock);
-        if (!s)
-            return NULL;
-        __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
-        free_objects_add(n, c->capacity);
+        s = first_partial_locked(n);
+        if (s)
+            return s;
+        spin_unlock(&n->lock);
     }
+    return NULL;
+}
+
+static struct frame *slab_make(struct kmem_cache *c, struct cache_cpu *cc)
+{
+    struct frame *s = slab_create(c);
+    struct cache_node *n;
+
+    if (!s)
+        return NULL;
+    n = s->home;
+    spin_lock(&n->lock);
+    __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
+    free_objects_add(n, c->capacity);
+    slab_open_locked(c, n, s, cc, GUARD(59, n == cc->node));
     return s;
 }
 
-/* A partial slab for this CPU, which has none: one that no other CPU refills from. If all are
- * others', a fresh one; if there is no memory for that, another's after all. Without a front end,
- * when there is no partial slab: a fresh one, nobody's. grow: may make one. NULL: no. */
+/* There is no memory, and the reclaim that has just failed left no empty slab: any partial one, another
+ * CPU's or node's too. */
+static struct frame *slab_find_last(struct kmem_cache *c, struct cache_node *own)
+{
+    for (unsigned i = 0; i < c->heap->nodes; i++) {
+        struct cache_node *n = node_after(c, own, i);
+        struct frame *s;
+
+        spin_lock(&n->lock);
+        /* The own node's are looked at again: the lock was dropped. */
+        s = GUARD_STEP(57) || i ? first_partial_locked(n) : NULL;
+        if (s)
+            return s;
+        spin_unlock(&n->lock);
+    }
+    return NULL;
+}
+
+/* All of these: drops n's lock, which is held, and takes it again if nothing was found. */
+static NOINLINE struct frame *slab_find_beyond(struct kmem_cache *c, struct cache_node *n,
+                                               struct cache_cpu *cc)
+{
+    struct frame *s;
+
+    spin_unlock(&n->lock);
+    s = slab_borrow(c, n);
+    if (!s)
+        s = slab_make(c, cc);
+    if (!s)
+        s = slab_find_last(c, n);
+    if (!s)
+        spin_lock(&n->lock);
+    return s;
+}
+
+/* A partial slab for this CPU, which has none: one of its node that no other CPU refills from, or a fresh
+ * one, or an other node's (above). Without a front end, when there is no partial slab: the same, but
+ * nobody's. The lock of n, the CPU's node, is held; it may be dropped, and the slab's home's is held
+ * then. grow: may go beyond what n has. NULL, and n's lock held: nothing was found. */
 static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cache_node *n,
                                                struct cache_cpu *cc, bool grow)
 {
-    struct list *e = list_first(&n->partial);
-    struct frame *s = e ? list_entry(e, struct frame, link) : NULL;
+    struct frame *s = first_partial_locked(n);
 
     if (s && !s->taker) {
         slab_own_locked(s, cc);
@@ -153,22 +241,29 @@ static NOINLINE struct frame *slab_find_locked(struct kmem_cache *c, struct cach
         list_push_back(&n->partial, &s->link);
         return s;
     }
-    s = slab_fresh_locked(c, n, grow);
+    s = pop_empty_locked(n);
     if (s) {
-        if (cc->limit)
-            slab_own_locked(s, cc);
-        list_partial(c, n, s);
+        slab_open_locked(c, n, s, cc, true);
         return s;
     }
-    /* Looked at again: the lock was dropped. */
-    e = grow && GUARD_STEP(57) ? list_first(&n->partial) : NULL;
-    return e ? list_entry(e, struct frame, link) : NULL;
+    return grow ? slab_find_beyond(c, n, cc) : NULL;
+}
+
+/* s is another node's, whose lock is held; it is not any more then. */
+static NOINLINE unsigned take_elsewhere(struct kmem_cache *c, struct frame *s, void **out,
+                                        unsigned want)
+{
+    struct cache_node *n = s->home;
+    unsigned got = take_from_slab_locked(c, n, s, out, want);
+
+    spin_unlock(&n->lock);
+    return got;
 }
 
 static unsigned take(struct kmem_cache *c, void **out, unsigned want)
 {
     struct cache_cpu *cc = cache_cpu_mine(c);
-    struct cache_node *n = &c->node[0];
+    struct cache_node *n = cc->node;
     unsigned got = 0;
 
     spin_lock(&n->lock);
@@ -180,27 +275,31 @@ static unsigned take(struct kmem_cache *c, void **out, unsigned want)
                 s = list_entry(n->partial.next, struct frame, link);
             else /* some is enough to do without a new slab: the caller comes again */
                 s = slab_find_locked(c, n, cc, got == 0);
+            if (unlikely(!s))
+                break;
+            if (unlikely(s->home != n)) /* only if there was nothing else: got is 0 */
+                return take_elsewhere(c, s, out, want);
         }
-        if (unlikely(!s))
-            break;
         got += take_from_slab_locked(c, n, s, out + got, want - got);
     }
     spin_unlock(&n->lock);
     return got;
 }
 
-/* Without a front end: the first partial slab's. */
-static void *take_one(struct kmem_cache *c)
+/* Without a front end: the first partial slab's. n is the CPU's node. */
+static ALWAYS_INLINE void *take_one_at(struct kmem_cache *c, struct cache_node *n)
 {
-    struct cache_node *n = &c->node[0];
     void *obj = NULL;
     struct frame *s;
 
     spin_lock(&n->lock);
-    if (likely(!list_empty(&n->partial)))
+    if (likely(!list_empty(&n->partial))) {
         s = list_entry(n->partial.next, struct frame, link);
-    else
+    } else {
         s = slab_find_locked(c, n, cache_cpu_mine(c), true);
+        if (s)
+            n = s->home;
+    }
     if (likely(s)) {
         take_run_any(c, s, &obj, 1, OBJECT_ALLOCATED);
         s->inuse++;
@@ -210,6 +309,17 @@ static void *take_one(struct kmem_cache *c)
     }
     spin_unlock(&n->lock);
     return obj;
+}
+
+static void *take_one(struct kmem_cache *c)
+{
+    return take_one_at(c, cache_cpu_mine(c)->node);
+}
+
+/* nodes=1: which node needs no look. */
+static void *take_one_node0(struct kmem_cache *c)
+{
+    return take_one_at(c, &c->node[0]);
 }
 
 /* -- giving objects back -- */
@@ -273,11 +383,10 @@ static NOINLINE bool slab_relist_locked(struct kmem_cache *c, struct cache_node 
     return false;
 }
 
-/* Puts back the objects at the front of obj that lie in one slab; returns how many. */
-static unsigned put_some_locked(struct kmem_cache *c, struct cache_node *n, void *const *obj,
-                                unsigned count, struct list *gone)
+/* Puts back the objects at the front of obj that lie in s; returns how many. */
+static unsigned put_some_locked(struct kmem_cache *c, struct cache_node *n, struct frame *s,
+                                void *const *obj, unsigned count, struct list *gone)
 {
-    struct frame *s = frame_of(&c->heap->frames, obj[0])->head;
     bool was_full = !s->freelist;
     unsigned put;
 
@@ -309,12 +418,23 @@ static void release_all(struct kmem_cache *c, struct list *gone, enum cache_coun
 
 static void put(struct kmem_cache *c, void *const *obj, unsigned count)
 {
-    struct cache_node *n = &c->node[0];
+    struct frame *s = frame_of(&c->heap->frames, obj[0])->head;
+    struct cache_node *n = s->home;
     struct list gone = LIST_INIT(gone);
+    unsigned i = 0;
 
     spin_lock(&n->lock);
-    for (unsigned i = 0; i < count;)
-        i += put_some_locked(c, n, obj + i, count - i, &gone);
+    for (;;) {
+        i += put_some_locked(c, n, s, obj + i, count - i, &gone);
+        if (i == count)
+            break;
+        s = frame_of(&c->heap->frames, obj[i])->head;
+        if (likely(GUARD(60, s->home == n)))
+            continue;
+        spin_unlock(&n->lock);
+        n = s->home;
+        spin_lock(&n->lock);
+    }
     spin_unlock(&n->lock);
     if (unlikely(!list_empty(&gone)))
         release_all(c, &gone, CACHE_slab_free_empty);
@@ -323,7 +443,7 @@ static void put(struct kmem_cache *c, void *const *obj, unsigned count)
 static void put_one(struct kmem_cache *c, void *obj)
 {
     struct frame *s = frame_of(&c->heap->frames, obj)->head;
-    struct cache_node *n = &c->node[0];
+    struct cache_node *n = s->home;
     bool was_full, gone = false;
 
     spin_lock(&n->lock);
@@ -384,17 +504,17 @@ static void put_one_timed(struct kmem_cache *c, void *obj)
 
 void slab_ways(struct kmem_cache *c)
 {
-    static const struct slab_calls plain = {take, put, take_one, put_one};
+    static const struct slab_calls plain = {take, put, take_one_node0, put_one};
+    static const struct slab_calls nodes = {take, put, take_one, put_one};
     static const struct slab_calls timed = {take_timed, put_timed, take_one_timed, put_one_timed};
 
-    c->slabs = c->heap->latency_on ? timed : plain;
+    c->slabs = c->heap->latency_on ? timed : c->heap->nodes > 1 ? nodes : plain;
 }
 
 /* -- giving slabs back -- */
 
-unsigned slab_shrink(struct kmem_cache *c)
+static unsigned node_shrink(struct kmem_cache *c, struct cache_node *n)
 {
-    struct cache_node *n = &c->node[0];
     struct list gone = LIST_INIT(gone);
     unsigned long flags = spin_lock_irqsave(&n->lock);
     unsigned count = n->empties;
@@ -406,6 +526,15 @@ unsigned slab_shrink(struct kmem_cache *c)
     spin_unlock(&n->lock);
     release_all(c, &gone, CACHE_slab_free_shrink);
     plat_irq_restore(flags);
+    return count;
+}
+
+unsigned slab_shrink(struct kmem_cache *c)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        count += node_shrink(c, &c->node[i]);
     return count;
 }
 
@@ -472,6 +601,7 @@ static struct frame *slab_create(struct kmem_cache *c)
     first = (char *)frame_address(&c->heap->frames, s) + c->lead;
     s->inuse = 0;
     s->taker = 0;
+    s->home = &c->node[s->node];
     list_init(&s->link);
     for (u64 i = 0; i < (u64)1 << c->order; i++)
         s[i].head = s;
@@ -577,6 +707,19 @@ void slab_geometry(struct kmem_cache *c, size_t align)
     c->side = side_shape(c, c->order, c->capacity);
 }
 
+void cache_lock_name(const struct kmem_cache *c, unsigned node, char *buf, size_t size)
+{
+    if (c->heap->nodes == 1) {
+        text_copy(buf, size, c->name);
+        return;
+    }
+    text_copy(buf, size - 2, c->name);
+    size = strlen(buf);
+    buf[size] = '@';
+    buf[size + 1] = (char)('0' + node);
+    buf[size + 2] = 0;
+}
+
 void slab_node_init(struct cache_node *n, const char *name)
 {
     list_init(&n->partial);
@@ -593,8 +736,8 @@ void slab_node_init(struct cache_node *n, const char *name)
 
 enum where { PARTIAL, FULL, EMPTY };
 
-static bool one_slab_validate(struct kmem_cache *c, struct frame *s, enum where where,
-                              struct heap_fault *f)
+static bool one_slab_validate(struct kmem_cache *c, struct cache_node *n, struct frame *s,
+                              enum where where, struct heap_fault *f)
 {
     char *base = frame_address(&c->heap->frames, s);
     u32 free = 0;
@@ -602,6 +745,10 @@ static bool one_slab_validate(struct kmem_cache *c, struct frame *s, enum where 
     if (s->taker && (where != PARTIAL || cache_cpu(c, s->taker - 1)->slab != s))
         return heap_fault_set(f, "slab: its CPU does not refill from it", base, c);
 
+    if (s->home != n || n != &c->node[s->node] ||
+        (s->taker && cache_cpu(c, s->taker - 1)->node != n))
+        return heap_fault_set(f, "slab: on another node's list, or another's CPU refills from it",
+                              base, c);
     if (s->head != s || frame_tag_load(s) != TAG_SLAB(c))
         return heap_fault_set(f, "slab: the head frame is not this cache's", base, c);
     for (void *o = s->freelist; o; o = *object_link(c, o)) {
@@ -619,14 +766,14 @@ static bool one_slab_validate(struct kmem_cache *c, struct frame *s, enum where 
     return true;
 }
 
-static bool list_validate(struct kmem_cache *c, struct list *l, enum where where, u64 *slabs,
-                          u64 *free, struct heap_fault *f)
+static bool list_validate(struct kmem_cache *c, struct cache_node *n, struct list *l,
+                          enum where where, u64 *slabs, u64 *free, struct heap_fault *f)
 {
     list_for_each(e, l)
     {
         struct frame *s = list_entry(e, struct frame, link);
 
-        if (!one_slab_validate(c, s, where, f))
+        if (!one_slab_validate(c, n, s, where, f))
             return false;
         *free += c->capacity - s->inuse;
         ++*slabs;
@@ -634,17 +781,16 @@ static bool list_validate(struct kmem_cache *c, struct list *l, enum where where
     return true;
 }
 
-bool slab_validate(struct kmem_cache *c, struct heap_fault *f)
+static bool node_validate(struct kmem_cache *c, struct cache_node *n, struct heap_fault *f)
 {
-    struct cache_node *n = &c->node[0];
     u64 slabs = 0, free = 0;
     unsigned long flags = spin_lock_irqsave(&n->lock);
-    bool good = list_validate(c, &n->partial, PARTIAL, &slabs, &free, f) &&
-                list_validate(c, &n->full, FULL, &slabs, &free, f) &&
-                list_validate(c, &n->empty, EMPTY, &slabs, &free, f);
+    bool good = list_validate(c, n, &n->partial, PARTIAL, &slabs, &free, f) &&
+                list_validate(c, n, &n->full, FULL, &slabs, &free, f) &&
+                list_validate(c, n, &n->empty, EMPTY, &slabs, &free, f);
 
     for (unsigned cpu = 0; good && cpu < MAX(c->heap->cpus, 1u); cpu++) {
-        struct frame *s = cache_cpu(c, cpu)->slab;
+        struct frame *s = cache_cpu(c, cpu)->node == n ? cache_cpu(c, cpu)->slab : NULL;
 
         if (s && s->taker != cpu + 1)
             good = heap_fault_set(f, "slab: a CPU refills from a slab that is not its own", s, c);
@@ -655,4 +801,12 @@ bool slab_validate(struct kmem_cache *c, struct heap_fault *f)
         good = heap_fault_set(f, "slab: free objects and their count differ", n, c);
     spin_unlock_irqrestore(&n->lock, flags);
     return good;
+}
+
+bool slab_validate(struct kmem_cache *c, struct heap_fault *f)
+{
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        if (!node_validate(c, &c->node[i], f))
+            return false;
+    return true;
 }

@@ -65,6 +65,7 @@ const u64 *heap_node_row(const struct heap *h, unsigned node, unsigned cpu)
 {
     const struct buddy *b = &h->buddy[node];
 
+    CHECK_VALUES(node < h->nodes, node, h->nodes);
     if (cpu >= MAX(h->cpus, 1u))
         return NULL;
     return ((struct node_row *)cpu_part(b->row, PLAT_CPU_STRIDE * cpu))->ctr;
@@ -79,8 +80,13 @@ const u64 *heap_cpu_row(const struct heap *h, unsigned cpu)
 
 unsigned heap_node_count(const struct heap *h)
 {
-    (void)h;
-    return MAX_NODES;
+    return h->nodes;
+}
+
+unsigned heap_cpu_node(const struct heap *h, unsigned cpu)
+{
+    CHECK_VALUES(cpu < MAX_CPUS, cpu, MAX_CPUS);
+    return h->cpu_node[cpu];
 }
 
 u32 cache_slab_bytes(const struct kmem_cache *c)
@@ -133,13 +139,35 @@ static void layer_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_array_bytes] = (u64)c->cpu_bytes * c->heap->cpus;
 }
 
+/* Over the nodes of a cache. */
+struct node_sums {
+    u64 slabs, free, barn, fulls, empties, partials;
+};
+
+static struct node_sums node_sums(const struct kmem_cache *c)
+{
+    struct node_sums s = {0};
+
+    for (unsigned i = 0; i < c->heap->nodes; i++) {
+        const struct cache_node *n = &c->node[i];
+
+        s.slabs += counter_read(&n->slabs);
+        s.free += counter_read(&n->free_objects);
+        s.barn += counter_read(&n->barn.objects);
+        s.fulls += __atomic_load_n(&n->barn.fulls, __ATOMIC_RELAXED);
+        s.empties += __atomic_load_n(&n->barn.empties, __ATOMIC_RELAXED);
+        s.partials += __atomic_load_n(&n->barn.partial, __ATOMIC_RELAXED) != NULL;
+    }
+    return s;
+}
+
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 {
-    u64 slabs = counter_read(&c->node[0].slabs);
-    u64 free = counter_read(&c->node[0].free_objects);
+    struct node_sums at = node_sums(c);
+    u64 slabs = at.slabs, free = at.free, barn = at.barn;
     u64 front = c->limit ? c->front->held(c) : 0, capacity = slabs * c->capacity;
     u64 done = cache_sum(c, CACHE_rcu_freed), given = cache_sum(c, CACHE_free_rcu);
-    u64 rcu = given > done ? given - done : 0, barn = counter_read(&c->barn.objects);
+    u64 rcu = given > done ? given - done : 0;
     u64 left = cache_sum(c, CACHE_alloc_prefilled) + cache_sum(c, CACHE_return_objects);
     u64 got = cache_sum(c, CACHE_prefill_objects), prefilled = got > left ? got - left : 0;
     u64 depot = counter_read(&c->depot.objects),
@@ -153,9 +181,9 @@ void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
      * wrap. */
     out[CACHE_rcu_objects] = rcu;
     out[CACHE_barn_objects] = barn;
-    out[CACHE_barn_full] = __atomic_load_n(&c->barn.fulls, __ATOMIC_RELAXED);
-    out[CACHE_barn_empty] = __atomic_load_n(&c->barn.empties, __ATOMIC_RELAXED);
-    out[CACHE_barn_partial] = __atomic_load_n(&c->barn.partial, __ATOMIC_RELAXED) != NULL;
+    out[CACHE_barn_full] = at.fulls;
+    out[CACHE_barn_empty] = at.empties;
+    out[CACHE_barn_partial] = at.partials;
     out[CACHE_depot_objects] = depot;
     out[CACHE_depot_full] = __atomic_load_n(&c->depot.full.total, __ATOMIC_RELAXED);
     out[CACHE_depot_empty] = __atomic_load_n(&c->depot.empty.total, __ATOMIC_RELAXED);
@@ -169,18 +197,30 @@ void cache_gauge_limits(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
 {
     if (c->front != &front_sheaf || !c->limit)
         return;
-    out[CACHE_barn_full] = c->heap->barn_full;
-    out[CACHE_barn_empty] = c->heap->barn_empty;
-    out[CACHE_barn_partial] = c->heap->barn_partial;
+    /* A barn's, as often as there are barns. */
+    out[CACHE_barn_full] = (u64)c->heap->barn_full * c->heap->nodes;
+    out[CACHE_barn_empty] = (u64)c->heap->barn_empty * c->heap->nodes;
+    out[CACHE_barn_partial] = c->heap->barn_partial ? c->heap->nodes : 0;
 }
 
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])
 {
-    out[NODE_pcp_pages] = pcp_pages(h);
-    out[NODE_pages_free] = counter_read(&h->buddy[node].pages_free) + out[NODE_pcp_pages];
-    out[NODE_pages_total] = counter_read(&h->buddy[node].pages_total);
+    const struct buddy *b = &h->buddy[node];
+
+    out[NODE_pcp_pages] = pcp_node_pages(h, node);
+    out[NODE_pages_free] = counter_read(&b->pages_free) + out[NODE_pcp_pages];
+    out[NODE_pages_total] = counter_read(&b->pages_total);
     out[NODE_pcp_bytes] = out[NODE_pcp_pages] * PAGE_SIZE;
-    out[NODE_descriptor_bytes] = h->frames.count * sizeof(struct frame);
+    out[NODE_descriptor_bytes] = (b->end - b->first) * sizeof(struct frame);
+}
+
+u64 heap_pages_free(const struct heap *h)
+{
+    u64 sum = 0;
+
+    for (unsigned node = 0; node < h->nodes; node++)
+        sum += counter_read(&h->buddy[node].pages_free);
+    return sum + pcp_pages(h);
 }
 
 static void small_statistics(const struct heap *h, u64 out[NR_GLOBAL_COUNTERS])

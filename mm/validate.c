@@ -20,7 +20,7 @@ bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
 /* Steps over frames block by block: each must begin where the one before ended. */
 static bool frames_validate(struct heap *h, struct heap_fault *f)
 {
-    u64 i = 0, free = 0, parked = 0;
+    u64 i = 0, free[MAX_NODES] = {0}, parked[MAX_NODES] = {0};
 
     while (i < h->frames.count) {
         struct frame *s = &h->frames.at[i];
@@ -32,10 +32,10 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
             i++;
             continue;
         case FRAME_FREE:
-            free += pages;
+            free[s->node] += pages;
             break;
         case FRAME_PARKED:
-            parked += pages;
+            parked[s->node] += pages;
             break;
         case FRAME_PAGES:
         case FRAME_RCU:
@@ -55,12 +55,14 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
                                   NULL);
         i += pages;
     }
-    if (free != h->buddy[0].pages_free)
-        return heap_fault_set(f, "frames: free blocks and the buddy's count differ",
-                              (void *)(uintptr_t)free, NULL);
-    if (parked != pcp_pages(h))
-        return heap_fault_set(f, "frames: parked blocks and the page caches' counts differ",
-                              (void *)(uintptr_t)parked, NULL);
+    for (unsigned node = 0; node < h->nodes; node++) {
+        if (free[node] != h->buddy[node].pages_free)
+            return heap_fault_set(f, "frames: free blocks and the buddy's count differ",
+                                  (void *)(uintptr_t)free[node], NULL);
+        if (parked[node] != pcp_node_pages(h, node))
+            return heap_fault_set(f, "frames: parked blocks and the page caches' counts differ",
+                                  (void *)(uintptr_t)parked[node], NULL);
+    }
     return true;
 }
 
@@ -95,7 +97,10 @@ static bool cache_validate(struct kmem_cache *c, struct heap_fault *f)
 bool heap_validate(struct heap *h, struct heap_fault *f)
 {
     heap_drain_settle(h);
-    if (!buddy_validate(&h->buddy[0], f) || !pcp_validate(h, f) || !frames_validate(h, f))
+    for (unsigned node = 0; node < h->nodes; node++)
+        if (!buddy_validate(&h->buddy[node], f))
+            return false;
+    if (!pcp_validate(h, f) || !frames_validate(h, f))
         return false;
     for (u32 i = 0; i < heap_cache_count(h); i++) {
         struct kmem_cache *c = heap_cache(h, i);

@@ -146,17 +146,28 @@ static bool kfree_by_cache(struct heap *h, void *p)
 }
 
 /* owner=lock: the tag is read under the page lock. */
-static bool kfree_locked(struct heap *h, void *p)
+static ALWAYS_INLINE bool kfree_by(u64 (*read)(struct heap *, const struct frame *), struct heap *h,
+                                   void *p)
 {
     struct frame *f = frame_of(&h->frames, p);
     u64 tag;
 
     if (unlikely(!f))
         return kfree_outside(h, p);
-    tag = pages_owner_locked_read(h, f);
+    tag = read(h, f);
     if (unlikely(!TAG_IS_USERS(tag)))
         return kfree_other(h, p, tag);
     return TAG_USERS_CACHE(tag)->calls.free(TAG_USERS_CACHE(tag), p);
+}
+
+static bool kfree_locked(struct heap *h, void *p)
+{
+    return kfree_by(pages_owner_locked_read, h, p);
+}
+
+static bool kfree_locked_node0(struct heap *h, void *p)
+{
+    return kfree_by(pages_owner_locked_read_node0, h, p);
 }
 
 /* -- timed, and with a note of who allocates (latency=on, matrix=on) -- */
@@ -220,5 +231,5 @@ void heap_way(struct heap *h)
     else
         h->calls = way_of(c)->heap;
     if (h->owner_lock)
-        h->calls.kfree = kfree_locked;
+        h->calls.kfree = h->nodes > 1 ? kfree_locked : kfree_locked_node0;
 }

@@ -62,13 +62,7 @@ static u64 named(void)
 
 static u64 memory_objects(void)
 {
-    u64 pages[NR_NODE_COUNTERS] = {0}, sum = 0;
-
-    for (unsigned node = 0; node < heap_node_count(kheap); node++) {
-        heap_node_gauges(kheap, node, pages);
-        sum += pages[NODE_pages_free];
-    }
-    return sum * PAGE_SIZE / cache_slab_bytes(the_bloat.cache) *
+    return heap_pages_free(kheap) * PAGE_SIZE / cache_slab_bytes(the_bloat.cache) *
            cache_slab_objects(the_bloat.cache);
 }
 

@@ -135,9 +135,9 @@ static void hello_cpus(struct cbor *c, const struct bootinfo *info)
         if (!info->cpu[i].started)
             continue;
         cbor_array(c, 4);
-        cbor_uint(c, cpu++);
+        cbor_uint(c, cpu);
         cbor_uint(c, info->cpu[i].apic_id);
-        cbor_uint(c, info->cpu[i].node);
+        cbor_uint(c, heap_cpu_node(kheap, cpu++));
         cbor_int(c, info->cpu[i].tsc_skew);
     }
     CHECK_VALUES(cpu == plat_cpu_count(), cpu, plat_cpu_count());

@@ -17,7 +17,7 @@ from telemetry import ROOT, defs
 
 # Knobs that some conflict asks of whether they are named at all: they need a row that leaves them out.
 NAMED = {condition.name for conflict in defs.parse_knobs((ROOT / 'base' / 'knobs.def').read_text()).conflicts
-         for condition in (*conflict.what, *conflict.unless) if condition.value is None}
+         for condition in (*conflict.what, *conflict.unless) if condition.value is None and not condition.over}
 
 # What the array does not take from the list, each with its reason.
 LEVELS = {
@@ -30,6 +30,7 @@ LEVELS = {
     'selfcheck': ('1',),  # every pair is to pass it
     'deadline': ('0', '60s', '86400000'),  # 0: never. The smallest other would end the boot
     'telemetry.budget': ('2000', '20000', '10000000'),  # the smallest takes minutes for the schema
+    'nodes': ('1', '2'),  # as many as the machines of these tests have CPUs
     'pcp.limits': ('8/8/6/4/3/2', '1/1/1/1/1/1', '32/32/32/32/32/32'),
 }
 
@@ -60,8 +61,8 @@ class Covering:
         self.knobs = knobs
         self.levels = {knob.name: levels_of(knob) for knob in knobs
                        if knob.where == 'all' or (knob.where == 'host') == hosted}
-        in_conflicts = [condition.name for conflict in knobs.conflicts
-                        for condition in (*conflict.what, *conflict.unless)]
+        in_conflicts = [name for conflict in knobs.conflicts for condition in (*conflict.what, *conflict.unless)
+                        for name in (condition.name, condition.over) if name]
         self.order = {name: number for number, name in enumerate(self.levels)}
         self.open = object()
         self.tables = [tuple([self._table(condition) for condition in side] for side in (conflict.what, conflict.unless))
@@ -97,15 +98,24 @@ class Covering:
     def _stuck(self, row):
         """Whether a conflict holds all of whose knobs have their levels: nothing that is still open can lift it."""
         for what, unless in self.tables:
-            if all(met.get(row.get(name, self.open)) for name, met in what) and not (unless and not any(
-                    met.get(row.get(name, self.open)) is False for name, met in unless)):
+            if all(self._met(row, *table) for table in what) and not (unless and not any(
+                    self._met(row, *table) is False for table in unless)):
                 return True
         return False
 
+    def _met(self, row, name, over, met):
+        return met.get((row.get(name, self.open), row.get(over, self.open)) if over else row.get(name, self.open))
+
     def _table(self, condition):
-        """(knob, {level: whether the condition holds}); a knob of the other machine only has its default, and an open
-        one nothing: it is neither True nor False."""
+        """(knob, "", {level: whether the condition holds}), or with the knob that it is compared with and pairs of
+        levels; a knob of the other machine only has its default, and an open one nothing: it is neither True nor
+        False."""
         knob = self.knobs[condition.name]
+        if condition.over:
+            other = self.knobs[condition.over]
+            return knob.name, other.name, {
+                (a, b): knob.number(a or knob.default) > other.number(b or other.default)
+                for a in self.levels[knob.name] for b in self.levels[other.name]}
 
         def holds(level):
             if condition.value is None:
@@ -113,8 +123,8 @@ class Covering:
             return knob.same(knob.default if level is None else level, condition.value) != condition.differs
 
         if condition.name not in self.levels:
-            return condition.name, {self.open: holds(None)}
-        return condition.name, {level: holds(level) for level in self.levels[condition.name]}
+            return condition.name, '', {self.open: holds(None)}
+        return condition.name, '', {level: holds(level) for level in self.levels[condition.name]}
 
     def _by_gain(self, row, name, missing):
         """The levels of name, those first that meet most missing pairs."""

@@ -86,7 +86,9 @@ def arguments(conditions):
     found = {}
     for condition in conditions:
         knob, values = KNOBS[condition.name], covering.levels_of(KNOBS[condition.name])
-        if condition.value is None:
+        if condition.over:
+            found |= {knob.name: values[-1], condition.over: covering.levels_of(KNOBS[condition.over])[0]}
+        elif condition.value is None:
             found.setdefault(knob.name, knob.default)
         elif condition.differs:
             found[knob.name] = next(v for v in values if v is not None and not knob.same(v, condition.value))

@@ -35,21 +35,24 @@ static void must_be_short(unsigned order)
     if (order > MAX_ORDER)
         return;
     MUST(pcp_pages(z.h) == 0);
-    for (unsigned k = order; k <= MAX_ORDER; k++)
-        MUST(list_empty(&z.h->buddy[0].free[k]));
+    for (unsigned node = 0; node < z.h->nodes; node++)
+        for (unsigned k = order; k <= MAX_ORDER; k++)
+            MUST(list_empty(&z.h->buddy[node].free[k]));
     for (u32 i = 0; i < heap_cache_count(z.h); i++) {
         struct kmem_cache *c = heap_cache(z.h, i);
 
         for (unsigned cpu = 0; c && cpu < MAX(z.h->cpus, 1u); cpu++)
             MUST(cache_cpu(c, cpu)->count == 0 && cache_cpu(c, cpu)->spare_count == 0);
-        MUST(!c || c->node[0].empties == 0);
+        for (unsigned node = 0; c && node < z.h->nodes; node++)
+            MUST(c->node[node].empties == 0);
     }
 }
 
 static void must_be_short_of(const struct kmem_cache *c)
 {
     must_be_short(c->order);
-    MUST(c->node[0].partials == 0);
+    for (unsigned node = 0; node < z.h->nodes; node++)
+        MUST(c->node[node].partials == 0);
 }
 
 /* A new block at p for size bytes, by the tag of its frame. */
@@ -494,10 +497,11 @@ static void op_destroy(void)
 static void op_shrink(void)
 {
     struct kmem_cache *c = choose_cache();
-    u64 slabs = c->node[0].slabs;
+    u64 slabs = machine_slabs(c);
 
-    MUST(slabs - kmem_cache_shrink(c) >= c->node[0].slabs);
-    MUST(c->node[0].empties == 0);
+    MUST(slabs - kmem_cache_shrink(c) >= machine_slabs(c));
+    for (unsigned node = 0; node < z.h->nodes; node++)
+        MUST(c->node[node].empties == 0);
     MUST(cache_cpu(c, host_cpu_id)->count == 0);
 }
 
@@ -569,8 +573,8 @@ static void halt(void)
     validate();
     MUST(z.constructed == z.destructed);
     for (u32 i = 0; i < SHEAF_POOLS; i++) /* a CPU keeps its magazine */
-        pools += z.h->sheaf_pool[i].node[0].slabs << z.h->sheaf_pool[i].order;
-    MUST(z.h->buddy[0].pages_free + z.tables + pools == z.pages_at_start);
+        pools += machine_slabs(&z.h->sheaf_pool[i]) << z.h->sheaf_pool[i].order;
+    MUST(heap_pages_free(z.h) + z.tables + pools == z.pages_at_start);
     machine_off();
 }
 

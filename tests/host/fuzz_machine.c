@@ -52,6 +52,7 @@ static void choose_knobs(struct knobs *k)
     k->lock = a & 128 ? V_lock_mcs : V_lock_tas;
     k->stats_slab = (enum knob_value)(V_stats_slab_global + (b & 3) % 3);
     k->stats_large = (enum knob_value)(V_stats_large_global + (b >> 2 & 3) % 3);
+    k->nodes = (b & 3) == 3 ? 2 : 1;
     k->slab_min_partial = partial[b >> 4 & 3];
     strcpy(k->pcp_limits, limits[b >> 6]);
     k->bounded_objects = objects[c & 3];
@@ -100,7 +101,7 @@ bool machine_boot(void)
     if (!z.h)
         return false;
     shadow_begin(&z.s, z.h);
-    z.pages_at_start = z.h->buddy[0].pages_free;
+    z.pages_at_start = heap_pages_free(z.h);
     heap_set_badfree_handler(z.h, on_badfree);
     sim_kick_handler = serve_drain;
     return true;
@@ -126,11 +127,21 @@ void machine_boot_cpus(void)
     host_cpu_number = z.cpus;
 }
 
+u64 machine_slabs(const struct kmem_cache *c)
+{
+    u64 sum = 0;
+
+    for (unsigned node = 0; node < z.h->nodes; node++)
+        sum += c->node[node].slabs;
+    return sum;
+}
+
 void machine_off(void)
 {
     host_cpu_id = 0;
     for (u32 i = 0; i < z.h->caches; i++)
-        spin_destroy(&z.h->cache[i]->node[0].lock);
-    spin_destroy(&z.h->buddy[0].lock);
+        cache_locks_destroy(z.h->cache[i]);
+    for (unsigned i = 0; i < z.h->nodes; i++)
+        spin_destroy(&z.h->buddy[i].lock);
     spin_destroy(&z.h->caches_lock);
 }

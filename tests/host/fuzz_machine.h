@@ -44,6 +44,8 @@ bool machine_boot(void);
 void machine_boot_cpus(void);
 /* Pages that hold so many bytes of a table. */
 u64 machine_table_pages(size_t bytes);
+/* That the cache holds, of all nodes. */
+u64 machine_slabs(const struct kmem_cache *c);
 /* Takes its locks out of the register. */
 void machine_off(void);
 

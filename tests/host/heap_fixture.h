@@ -50,12 +50,10 @@ static inline void heap_delete(struct test_heap *t)
     host_test_heap(NULL);
     if (rcu_backlog())
         heap_kfree_rcu_barrier(t->h);
-    for (u32 i = 0; i < t->h->caches; i++) {
-        spin_destroy(&t->h->cache[i]->node[0].lock);
-        if (t->h->cache[i]->front && t->h->cache[i]->front->exit)
-            t->h->cache[i]->front->exit(t->h->cache[i]);
-    }
-    spin_destroy(&t->h->buddy[0].lock);
+    for (u32 i = 0; i < t->h->caches; i++)
+        cache_locks_destroy(t->h->cache[i]);
+    for (unsigned i = 0; i < t->h->nodes; i++)
+        spin_destroy(&t->h->buddy[i].lock);
     spin_destroy(&t->h->caches_lock);
     plat_unpoison(t->memory, t->bytes);
     munmap(t->memory, t->bytes);

@@ -156,7 +156,7 @@ static void crowd_part(void *arg)
             kmem_cache_return_sheaf(w->c, s);
         if (i % 1024 == 7)
             kmem_cache_shrink(w->c);
-        EXPECT_LE(__atomic_load_n(&w->c->barn.fulls, __ATOMIC_RELAXED), w->t->h->barn_full);
+        EXPECT_LE(__atomic_load_n(&w->c->node[0].barn.fulls, __ATOMIC_RELAXED), w->t->h->barn_full);
         rcu_quiescent();
     }
 }

@@ -20,7 +20,7 @@ static void rig_up(struct rig *r, u64 frames)
     memset(r->fs.at, 0, frames * sizeof(struct frame));
     for (u64 i = 0; i < frames; i++)
         r->fs.at[i].tag = FRAME_RESERVED;
-    buddy_init(&r->b, &r->fs, &r->row, "test");
+    buddy_init(&r->b, &r->fs, 0, 0, r->fs.count, &r->row);
 }
 
 static void rig_down(struct rig *r)

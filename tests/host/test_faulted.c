@@ -79,8 +79,9 @@ static void choose_knobs(u64 *random, char *line, size_t size)
         snprintf(own, sizeof(own), "mag.interval=%s mag.resize=%s", PICK("1", "15s"),
                  PICK("on", "on", "off"));
     snprintf(line, size,
-             "front=%s %s pcp=%s objstate=%s poison=%s slab.min_partial=%s owner=%s stats.slab=%s",
-             front, own, PICK("off", "on", "on pcp.limits=1/1/1/1/1/1"),
+             "front=%s %s nodes=%s pcp=%s objstate=%s poison=%s slab.min_partial=%s owner=%s "
+             "stats.slab=%s",
+             front, own, PICK("1", "1", "2", "3"), PICK("off", "on", "on pcp.limits=1/1/1/1/1/1"),
              PICK("header", "header", "side", "off"), PICK("off", "free", "full"),
              PICK("0", "1", "5", "1000"), PICK("tag", "tag", "lock"),
              PICK("percpu", "global", "off"));
@@ -418,9 +419,10 @@ static u64 pages_at_rest(struct heap *h)
     plat_run_on_cpus(plat_all_cpus(), drain_here, h);
     heap_reclaim(h);
     pcp_drain_all(h);
-    pages = h->buddy[0].pages_free;
+    pages = heap_pages_free(h);
     for (unsigned i = 0; i < SHEAF_POOLS; i++)
-        pages += h->sheaf_pool[i].node[0].slabs << h->sheaf_pool[i].order;
+        for (unsigned node = 0; node < h->nodes && h->pools; node++)
+            pages += h->sheaf_pool[i].node[node].slabs << h->sheaf_pool[i].order;
     return pages;
 }
 

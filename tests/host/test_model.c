@@ -540,7 +540,7 @@ static void sheaves_setup(void)
 {
     hands_cache(2);
     hands_of(2);
-    CHECK_VALUES(cache->barn.fulls == 1, cache->barn.fulls, 0);
+    CHECK_VALUES(cache->node[0].barn.fulls == 1, cache->node[0].barn.fulls, 0);
 }
 
 static void trade_for_full(void)
@@ -600,7 +600,7 @@ static bool is_depot_lock(const volatile void *p)
 
 static bool is_barn_lock(const volatile void *p)
 {
-    return p == &cache->barn.lock.word;
+    return p == &cache->node[0].barn.lock.word;
 }
 
 /* -- the list -- */

@@ -138,8 +138,8 @@ TEST(prefill_copies_from_partial_then_from_full)
     EXPECT_EQ(kmem_cache_sheaf_size(s), 32u);
     EXPECT_EQ(total(c, CACHE_prefill_from_barn), 12u);
     EXPECT_EQ(gauge(c, CACHE_barn_full), 2u);
-    REQUIRE(c->barn.partial != NULL);
-    EXPECT_EQ(c->barn.partial->size, 20u);
+    REQUIRE(c->node[0].barn.partial != NULL);
+    EXPECT_EQ(c->node[0].barn.partial->size, 20u);
     EXPECT_EQ(gauge(c, CACHE_barn_partial), 1u);
     EXPECT_TRUE(heap_good(&t));
     spare_of(c, 2);
@@ -149,8 +149,8 @@ TEST(prefill_copies_from_partial_then_from_full)
     EXPECT_EQ(total(c, CACHE_prefill_from_barn), 22u);
     EXPECT_EQ(gauge(c, CACHE_barn_full), 1u);
     EXPECT_EQ(gauge(c, CACHE_barn_empty), 1u);
-    REQUIRE(c->barn.partial != NULL);
-    EXPECT_EQ(c->barn.partial->size, 22u);
+    REQUIRE(c->node[0].barn.partial != NULL);
+    EXPECT_EQ(c->node[0].barn.partial->size, 22u);
     EXPECT_EQ(total(c, CACHE_refill_objects), refilled); /* not one from the slabs */
     kmem_cache_return_sheaf(c, s);
     kmem_cache_return_sheaf(c, u);
@@ -226,8 +226,8 @@ TEST(swap_takes_a_full_sheaf_whole)
     REQUIRE(s != NULL);
     EXPECT_EQ(kmem_cache_sheaf_size(s), 32u);
     EXPECT_EQ(total(c, CACHE_prefill_swapped), 32u);
-    REQUIRE(c->barn.partial != NULL);
-    EXPECT_EQ(c->barn.partial->size, 20u);
+    REQUIRE(c->node[0].barn.partial != NULL);
+    EXPECT_EQ(c->node[0].barn.partial->size, 20u);
     spare_of(c, 20);
     u = kmem_cache_prefill_sheaf(c, 21); /* the partial's place is taken: copied */
     REQUIRE(u != NULL);

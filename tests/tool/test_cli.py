@@ -120,6 +120,7 @@ def test_a_damaged_package_list_is_one_line(text):
     ('CONFLICT("lock=mcs force=", "", "lock=tas", "why")', "force="),
     ('CONFLICT("lock=mcs", "forse=1", "lock=tas", "why")', "forse"),
     ('CONFLICT("lock=mcs", "", "why")', "4 arguments"),
+    ('CONFLICT("nodes>front", "", "nodes=1", "why")', "two numbers"),
 ])
 def test_a_conflict_that_means_nothing_is_an_error(entry, word):
     with pytest.raises(HayloftError, match="CONFLICT") as error:
@@ -136,3 +137,12 @@ def test_conflicts_are_found_in_whole_lines(line, refused):
     knobs = defs.parse_knobs((ROOT / "base" / "knobs.def").read_text())
     assert not knobs.check_line(line, True)
     assert len(knobs.check_conflicts(line)) == refused
+
+
+@pytest.mark.parametrize("line, cpus, refused", [
+    ("nodes=2", None, 0), ("nodes=2", 2, 0), ("nodes=2", 1, 1), ("nodes=2 maxcpus=1", 8, 1), ("nodes=4 maxcpus=4", 3, 1),
+    ("nodes=4 maxcpus=4", 4, 0), ("maxcpus=1", 1, 0),
+])
+def test_no_more_nodes_than_cpus(line, cpus, refused):
+    knobs = defs.parse_knobs((ROOT / "base" / "knobs.def").read_text())
+    assert [refusal.argument for refusal in knobs.check_conflicts(line, cpus)] == ["nodes>maxcpus"] * refused

@@ -46,6 +46,14 @@ def test_a_contradiction_may_come_from_an_axis():
     assert not experiment.check_arms(good(axis.replace("lock=mcs", "lock=mcs force=1")), {"A": KNOBS, "B": KNOBS}, True)
 
 
+def test_an_arm_with_more_nodes_than_the_machine_has_cpus_is_refused():
+    arms = good(GOOD.replace("front=bounded", "nodes=2"))
+    knobs = {"A": KNOBS, "B": KNOBS}
+    assert not experiment.check_arms(arms, knobs, True, cpus=2)
+    with pytest.raises(HayloftError, match="nodes>maxcpus"):
+        experiment.check_arms(arms, knobs, True, cpus=1)
+
+
 def test_who_does_not_name_a_view_has_none_where_another_arm_has_one():
     assert [(arm.live, arm.told) for arm in good().arms] == [(None, "front=none"), (None, "front=bounded")]
     watched = good(GOOD.replace('B = "front=bounded"', 'B = { live = "web" }'))

@@ -31,8 +31,8 @@ def parse_settings(texts, kind=None):
     return settings
 
 
-def check_arguments(arguments, knobs, hosted):
-    refusals = knobs.check_line(arguments, hosted) or knobs.check_conflicts(arguments)
+def check_arguments(arguments, knobs, hosted, cpus):
+    refusals = knobs.check_line(arguments, hosted) or knobs.check_conflicts(arguments, cpus)
     if refusals:
         raise HayloftError(f"--args: {refusals[0]}; nothing was booted (--no-check hands it to the kernel)")
 
@@ -90,7 +90,7 @@ def _boot(arguments, spec, check, gdb, variant, folder):
     if gdb:
         spec = dataclasses.replace(spec, timeout=0)  # a person at the other end takes the time it takes
     if check:
-        check_arguments(arguments, knobs, spec.hosted)
+        check_arguments(arguments, knobs, spec.hosted, spec.cpus)
         arguments = run.argument_line(arguments, spec, knobs)
     port = free_port() if gdb else None
     if gdb:

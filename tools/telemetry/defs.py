@@ -17,6 +17,7 @@ _ARGUMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s][^",]*?))\s*(,|$)')
 _NUMBER = re.compile(r"^([0-9]+)([KMGs]?)$")
 TYPES = ("ENUM", "UINT", "TEXT")
 PLACES = ("all", "metal", "host")
+CPU_LIMIT = "maxcpus"  # the one knob that a machine may cut: no more CPUs start than it has
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "s": 1000}
 
 
@@ -58,8 +59,11 @@ class Condition:
     name: str
     value: str | None = None
     differs: bool = False
+    over: str = ""  # the knob whose value this one's must exceed
 
     def __str__(self):
+        if self.over:
+            return f"{self.name}>{self.over}"
         return self.name if self.value is None else f"{self.name}{'!=' if self.differs else '='}{self.value}"
 
 
@@ -162,11 +166,19 @@ class Knobs:
         return wrong
 
 
-    def check_conflicts(self, line):
-        """The contradictions in a whole argument line whose words are legal: a list of Refusals."""
+    def check_conflicts(self, line, cpus=None):
+        """The contradictions in a whole argument line whose words are legal, on so many CPUs if that is known: a
+        list of Refusals."""
         named = dict(word.partition("=")[::2] for word in line.split())
 
+        def number(name):
+            knob = self.by_name[name]
+            value = knob.number(named.get(name, knob.default))
+            return min(value, cpus) if cpus and name == CPU_LIMIT else value
+
         def holds(condition):
+            if condition.over:
+                return number(condition.name) > number(condition.over)
             if condition.value is None:
                 return condition.name in named
             knob = self.by_name[condition.name]
@@ -215,15 +227,22 @@ def _entries(text, source, names):
 def _conditions(text, source):
     found = []
     for word in text.split():
+        name, greater, over = word.partition(">")
+        if greater:
+            found.append(Condition(name, None, over=over))
+            continue
         name, equals, value = word.partition("=")
         found.append(Condition(name.removesuffix("!"), value if equals else None, name.endswith("!")))
     if any(not condition.name or condition.value == "" for condition in found):
-        raise HayloftError(f"{source}: CONFLICT: '{text}' is no list of NAME, NAME=VALUE and NAME!=VALUE")
+        raise HayloftError(f"{source}: CONFLICT: '{text}' is no list of NAME, NAME=VALUE, NAME!=VALUE and NAME>NAME")
     return tuple(found)
 
 
 def _check_conditions(knobs, conflict, source):
     for condition in (*conflict.what, *conflict.unless):
+        if condition.over and any(name not in knobs or knobs[name].type != "UINT"
+                                  for name in (condition.name, condition.over)):
+            raise HayloftError(f"{source}: CONFLICT: '{condition}': two numbers are to be compared")
         refusal = knobs.check_value(condition.name, condition.value) if condition.value is not None else None
         if condition.name not in knobs or refusal:
             raise HayloftError(f"{source}: CONFLICT: '{condition}': {refusal.reason if refusal else 'no such knob'}")

@@ -371,7 +371,7 @@ def _apply_setting(reader, key, value):
         reader.data["boot"] = " ".join([*words, f"{key}={value}"])
 
 
-def check_arms(experiment, arm_knobs, hosted):
+def check_arms(experiment, arm_knobs, hosted, cpus=None):
     """Checks every arm at every point against its image's knobs ({arm name: Knobs}). Fails on what no machine
     takes; returns {arm name: [Refusal]} of the arms that only this machine refuses."""
     left_out = {}
@@ -392,16 +392,16 @@ def check_arms(experiment, arm_knobs, hosted):
                     experiment.fail(("axes", key), str(refusal))
         _check_twice(experiment, arm)
         if arm.name not in left_out:
-            _check_conflicts(experiment, arm, knobs)
+            _check_conflicts(experiment, arm, knobs, cpus)
     return left_out
 
 
-def _check_conflicts(experiment, arm, knobs):
-    """What an arm's arguments say together, at each point."""
+def _check_conflicts(experiment, arm, knobs, cpus):
+    """What an arm's arguments say together, at each point; cpus: of the smallest machine among them, if known."""
     names = [key for key in experiment.axes if not key.startswith("machine.")]
     for values in itertools.product(*(experiment.axes[name] for name in names)):
         point = " ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
-        for refusal in knobs.check_conflicts(f"{experiment.boot} {arm.args} {point}"):
+        for refusal in knobs.check_conflicts(f"{experiment.boot} {arm.args} {point}", cpus):
             experiment.fail(("arms", arm.name), str(refusal))
 
 

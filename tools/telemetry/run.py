@@ -72,7 +72,7 @@ def echo_mismatch(arguments, hello, knobs):
 
 # -- setting a run up -----------------------------------------------------------------------------------------
 
-def _precheck(experiment, spec):
+def _precheck(experiment, spec, cpus):
     """Everything about the arms that can be checked before anything exists: arms of this tree against its
     own list, arms with an image of their own against that image."""
     tree = (ROOT / "base" / "knobs.def").read_text()
@@ -86,7 +86,7 @@ def _precheck(experiment, spec):
         else:
             known[arm.name] = defs.parse_knobs(tree)
     own = [arm for arm in experiment.arms if not arm.rev]  # a revision's list is known once it is built
-    experiments.check_arms(dataclasses.replace(experiment, arms=own), known, spec.hosted)
+    experiments.check_arms(dataclasses.replace(experiment, arms=own), known, spec.hosted, cpus)
 
 
 def _specs(experiment):
@@ -131,7 +131,7 @@ def start(path, out=None, settings=()):
     if out is not None:
         store.check_new(out)
     specs = _specs(experiment)
-    _precheck(experiment, specs[0])
+    _precheck(experiment, specs[0], min(spec.cpus for spec in specs))
     if specs[0].kind == "icount":
         experiment.pairs, experiment.looks = 1, None  # every boot of an arm would be the same boot
     seed = secrets.randbits(32)
@@ -168,7 +168,7 @@ def _prepare(run, experiment, specs, seed):
     from . import calibrate as noise
     hosted = specs[0].hosted
     checksums, knobs = _build_images(run, experiment, hosted)
-    left_out = experiments.check_arms(experiment, knobs, hosted)
+    left_out = experiments.check_arms(experiment, knobs, hosted, min(spec.cpus for spec in specs))
     for name, refusals in left_out.items():
         run.info["skipped"].append({"name": f"arm {name}", "reason": "; ".join(map(str, refusals))})
         del run.info["arms"][name]
