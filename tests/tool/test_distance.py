@@ -263,3 +263,13 @@ def test_one_probe_by_itself_is_a_cpu_that_was_kept_from_it(rate):
     boots = [probed(at, arm, 2200, 2300, 2150, 2250) for at in range(4) for arm in "AB"]
     boots[3]["digest"]["parallel"]["probes"][2]["rate"] = rate
     assert distances(boots) == []
+
+
+def test_what_does_not_last_is_no_distance():
+    boots = [probed(at, arm, *[2200] * 30) for at in range(4) for arm in "AB"]
+    for probe in boots[3]["digest"]["parallel"]["probes"][10:13]:
+        probe["rate"] = 600
+    assert distances(boots) == []
+    for probe in boots[3]["digest"]["parallel"]["probes"][10:15]:
+        probe["rate"] = 600
+    assert len(distances(boots)) == 1

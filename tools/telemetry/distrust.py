@@ -14,6 +14,7 @@ from .outcome import GUEST_FAULTS, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
+LASTING = 0.1  # of a boot's probes that find another distance: less is work beside it
 PACE_SHIFT = 0.05  # on the log scale: what a reading that knows the arms may do to a time unsaid
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
@@ -168,7 +169,7 @@ def _host(run: dict, used: list[dict], warn) -> None:
 def _distance(results: dict, used: list[dict], warn) -> None:
     """The probes for parallel CPUs say how far apart two CPUs are: round trips of one word a millisecond. Where a host
     moves a virtual CPU to another part of its caches (an inference: nothing here sees it), they are several times fewer.
-    It takes two probes on end: one by itself is a CPU that was kept from it."""
+    It takes two probes on end, since one by itself is a CPU that was kept from it, and a tenth of a boot."""
     rates = {(boot["about"]["id"], boot["about"]["arm"]):
              [probe["rate"] for probe in (boot["digest"].get("parallel") or {}).get("probes") or [] if probe.get("rate")]
              for boot in used}
@@ -177,7 +178,8 @@ def _distance(results: dict, used: list[dict], warn) -> None:
            for boot, found in rates.items()}
     near = {boot: [min(two) for two in zip(found, found[1:]) if min(two) > usual * distance.FAR]
             for boot, found in rates.items()}
-    apart = {boot: found for boot, found in far.items() if found} or {boot: found for boot, found in near.items() if found}
+    apart = next((long for kind in (far, near)
+                  if (long := {boot: found for boot, found in kind.items() if len(found) > LASTING * len(rates[boot])})), None)
     if not apart:
         return
     rate = float(np.median([rate for found in apart.values() for rate in found]))
