@@ -2,8 +2,8 @@
  * round runs on its CPUs is round.c's.
  *
  * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
- * fills the CPU's caches and the allocator's arrays; then the full sample and the begin record are
- * made and have left, so that the timed section starts with empty rings; then the timed section,
+ * fills the CPU's caches and the allocator's arrays; then, when no callback is left, the full sample and the
+ * begin record are made and have left, so that the timed section starts with empty rings; then the timed section,
  * with the yardstick before and after it.
  * What the allocator counted in between must be what the workload claims, call for call.
  *
@@ -145,6 +145,14 @@ static bool balanced(void)
     return true;
 }
 
+/* What other CPUs' callbacks give back is in flight between two counters that should agree: of a page and of
+ * its slab, of what left a cache and what came back. */
+static void callbacks_over(void)
+{
+    while (rcu_backlog())
+        rcu_barrier();
+}
+
 static const char *what_is_wrong(const struct telemetry_result *r)
 {
     const char *why = bench_round_fault();
@@ -155,8 +163,7 @@ static const char *what_is_wrong(const struct telemetry_result *r)
         return "the allocator counted other calls than the workload claims";
     if (r->claimed[0] != r->claimed[1])
         return "the workload kept memory";
-    while (rcu_backlog()) /* what other CPUs' ticks give back meanwhile is in flight */
-        rcu_barrier();
+    callbacks_over();
     return balanced() ? NULL : "the balance law does not hold after it";
 }
 
@@ -177,6 +184,7 @@ static void run_timed(struct telemetry_result *result, u64 mask)
         plat_run_on_cpus(plat_all_cpus(), observe_reset, NULL);
     if (knobs.kbench_ops)
         telemetry_sampling(false);
+    callbacks_over();
     telemetry_full_sample();
     telemetry_bench_begin(result->test, result->round);
     telemetry_flush();
@@ -193,6 +201,7 @@ static void run_timed(struct telemetry_result *result, u64 mask)
     after = count_calls();
 
     tick_stop(false);
+    callbacks_over();
     telemetry_full_sample();
     telemetry_bench_end(result->test, result->round);
     telemetry_sampling(true);

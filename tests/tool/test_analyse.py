@@ -349,3 +349,14 @@ def test_calibration_refuses_arms_that_differ(archive, tmp_path):
     (tmp_path / "state.json").write_text("[]")
     with pytest.raises(HayloftError):
         calibrate.load(tmp_path / "state.json")
+
+
+def test_boots_that_are_gone_are_told(run):
+    assert not [w for w in analyse.analyse_run(run)["warnings"] if w["kind"] == "missing boots"]
+    for boot in ("02-B", "03-A"):
+        (run / "boots" / boot / "boot.json").unlink()
+    assert [w["text"] for w in analyse.analyse_run(run)["warnings"] if w["kind"] == "missing boots"] == [
+        "2 of 12 boots have no boot.json and are not in these results: 02-B, 03-A"]
+    edit(run / "run.json", state="interrupted")
+    assert [w["kind"] for w in analyse.analyse_run(run)["warnings"] if "boots" in w["kind"] or w["kind"] == "unfinished"] == [
+        "unfinished"]

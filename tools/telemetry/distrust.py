@@ -33,6 +33,8 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
         warn("machine", f"{kind}: {MEANING[kind]}")
     if results["state"] != "done":
         warn("unfinished", f"the run is {results['state']}: not all planned boots were made")
+    else:
+        _missing(run, boots, warn)
     for text in run.get("warnings") or []:
         entry = text if isinstance(text, dict) else {"kind": _kind_of(text), "text": text}
         warn(entry["kind"], entry["text"])
@@ -52,6 +54,16 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
         warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
              "minimum effect guards against it")
     return found
+
+
+def _missing(run: dict, boots: list[dict], warn) -> None:
+    """A run that says it is done has a folder for each boot that was drawn."""
+    here = {boot["about"]["id"].split(".")[0] for boot in boots}
+    gone = [entry["id"] for entry in run["order"] if entry["id"] not in here]
+    if gone:
+        more = f" and {len(gone) - 4} more" if len(gone) > 4 else ""
+        warn("missing boots", f"{len(gone)} of {len(run['order'])} boots have no boot.json and are not in these results: "
+             f"{', '.join(gone[:4])}{more}")
 
 
 def _kind_of(text: str) -> str:
