@@ -357,6 +357,10 @@ def test_boots_that_are_gone_are_told(run):
         (run / "boots" / boot / "boot.json").unlink()
     assert [w["text"] for w in analyse.analyse_run(run)["warnings"] if w["kind"] == "missing boots"] == [
         "2 of 12 boots have no boot.json and are not in these results: 02-B, 03-A"]
-    edit(run / "run.json", state="interrupted")
+    for boot in ("06-A", "06-B"):
+        (run / "boots" / boot / "boot.json").unlink()
+    edit(run / "run.json", looks=[4, 5, 6])  # decided at the second
+    assert "2 of 12 boots" in next(w["text"] for w in analyse.analyse_run(run)["warnings"] if w["kind"] == "missing boots")
+    edit(run / "run.json", state="interrupted", looks=None)
     assert [w["kind"] for w in analyse.analyse_run(run)["warnings"] if "boots" in w["kind"] or w["kind"] == "unfinished"] == [
         "unfinished"]

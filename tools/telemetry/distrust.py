@@ -57,9 +57,10 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
 
 
 def _missing(run: dict, boots: list[dict], warn) -> None:
-    """A run that says it is done has a folder for each boot that was drawn."""
+    """A run that says it is done has a folder for each boot that was drawn, up to the look that ended it."""
     here = {boot["about"]["id"].split(".")[0] for boot in boots}
-    gone = [entry["id"] for entry in run["order"] if entry["id"] not in here]
+    last = max((boot["about"].get("pair") or 0 for boot in boots), default=0) if run.get("looks") else np.inf
+    gone = [entry["id"] for entry in run["order"] if entry["id"] not in here and entry["pair"] <= last]
     if gone:
         more = f" and {len(gone) - 4} more" if len(gone) > 4 else ""
         warn("missing boots", f"{len(gone)} of {len(run['order'])} boots have no boot.json and are not in these results: "
