@@ -225,9 +225,9 @@ def test_a_distance_that_knows_the_arms_is_a_warning(shift, said):
         assert texts[0][0] == "distance" and "maple/all-cpus" in texts[0][1] and said in texts[0][1]
 
 
-def probed(at, arm, *rates):
+def probed(at, arm, *rates, ok=True):
     return {"about": {"id": f"{at:02}-{arm}", "arm": arm},
-            "digest": {"parallel": {"probes": [{"when": "", "rate": rate} for rate in rates]}}}
+            "digest": {"parallel": {"ok": ok, "probes": [{"when": "", "rate": rate} for rate in rates]}}}
 
 
 def distances(boots, tests=()):
@@ -273,3 +273,8 @@ def test_what_does_not_last_is_no_distance():
     for probe in boots[3]["digest"]["parallel"]["probes"][10:15]:
         probe["rate"] = 600
     assert len(distances(boots)) == 1
+
+
+def test_cpus_that_take_turns_have_no_distance():
+    boots = [probed(at, arm, *[2200 if at else 3] * 20, ok=None) for at in range(4) for arm in "AB"]
+    assert distances(boots) == [] and distance.probes(boots[0]["digest"]) == [] and distance.probes({}) == []

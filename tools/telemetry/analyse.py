@@ -330,7 +330,7 @@ def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_o
             continue
         rounds = _rounds_of(entry, used)
         times = [[[np.log(r[value_of]) for r in boot if r.get(value_of)] for boot in arm] for arm in rounds]
-        trips = [[distance.of_rounds(_probes(boot), entry["name"], len(own)) for boot, own in zip(members, arm)]
+        trips = [[distance.of_rounds(distance.probes(boot["digest"]), entry["name"], len(own)) for boot, own in zip(members, arm)]
                  for members, arm in zip(used.values(), rounds)]
         pairs = [[boot["about"].get("pair") or 0 for boot in members] for members in used.values()]
         found = distance.adjust([entry["arms"][arm]["boots"] for arm in used], times, trips, pairs)
@@ -339,12 +339,6 @@ def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_o
         entry["distance"] = {"slope": found.slope, "spread_before": found.spread[0], "spread": found.spread[1],
                              "roundtrip": dict(zip(used, found.roundtrip))}
         _replace_figures(entry, used, found.figures)
-
-
-def _probes(boot: dict) -> list[dict]:
-    """None of a boot whose CPUs could but take turns: that is no distance."""
-    parallel = boot["digest"].get("parallel") or {}
-    return parallel["probes"] if parallel.get("ok") else []
 
 
 def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:

@@ -41,6 +41,12 @@ class Distance:
     spread: tuple[float, float]  # of boots within arms, log scale, before and after
 
 
+def probes(digest: dict) -> list[dict]:
+    """None of a boot whose CPUs could but take turns, or did: that is no distance."""
+    parallel = digest.get("parallel") or {}
+    return parallel["probes"] if parallel.get("ok") else []
+
+
 def of_rounds(probes: list[dict], test: str, rounds: int) -> list[float]:
     """The log time of a round trip in each round of a test, in ms; empty where probes and rounds do not match.
 

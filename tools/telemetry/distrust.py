@@ -184,7 +184,7 @@ def _distance(results: dict, used: list[dict], warn) -> None:
     moves a virtual CPU to another part of its caches (an inference: nothing here sees it), they are several times fewer.
     It takes two probes on end, since one by itself is a CPU that was kept from it, and a tenth of a boot."""
     rates = {(boot["about"]["id"], boot["about"]["arm"]):
-             [probe["rate"] for probe in (boot["digest"].get("parallel") or {}).get("probes") or [] if probe.get("rate")]
+             [probe["rate"] for probe in distance.probes(boot["digest"]) if probe["rate"]]
              for boot in used}
     usual = float(np.median([rate for found in rates.values() for rate in found] or [0]))
     far = {boot: [max(two) for two in zip(found, found[1:]) if max(two) * distance.FAR < usual]
