@@ -37,6 +37,7 @@ BASE = [
     'base/crc32.c',
     'base/fmt.c',
     'base/knobs.c',
+    'base/leftout.c',
     'base/names.c',
 ]
 
