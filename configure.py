@@ -73,6 +73,7 @@ MM = [
     'mm/slab.c',
     'mm/stats.c',
     'mm/validate.c',
+    'mm/visit.c',
     'mm/ways.c',
 ]
 
@@ -84,6 +85,7 @@ KERNEL = [
     'kernel/mem_global.c',
     'kernel/probe.c',
     'kernel/provoke.c',
+    'kernel/remake.c',
     'kernel/selfcheck.c',
 ]
 
@@ -192,6 +194,7 @@ TESTS = {
     'faulted': [],
     'kmalloc': [],
     'latency': [],
+    'life': ['kernel/mem_global.c', 'kernel/remake.c'],
     'locks': [],
     'magazine': [],
     'nodes': [],
@@ -226,6 +229,8 @@ FUZZ = {
 # The model checker, which is its own ground.
 MODEL_TEST = [
     'tests/host/model.c',
+    'tests/host/model_life.c',
+    'tests/host/model_shortage.c',
     'tests/host/sim_plat.c',
     'tests/host/test_model.c',
 ]
@@ -280,6 +285,7 @@ MODEL = [
     '-mllvm -tsan-instrument-memory-accesses=0',
     '-mllvm -tsan-instrument-func-entry-exit=0',
     '-mllvm -tsan-instrument-memintrinsics=0',
+    '-include tests/host/model_clock.h',
 ]
 DEBUG = ['-DHAYLOFT_DEBUG']
 
@@ -476,23 +482,31 @@ def sources_with(path):
     return [source for source in MM if f'"{os.path.basename(path)}"' in open(source, encoding='utf-8').read()]
 
 
-def write_mutants(n, v):
-    """Test programs of variant v, each with the files that hold one guard compiled anew."""
+def write_mutants(n, v, model):
+    """Test programs of variant v, or the model checker, each with the files that hold one guard compiled anew."""
     n.comment()
     n.comment('-- mutants --')
     out = []
     for number, path, _, test, _ in mutants():
         folder = f'build/mutants/{number}'
         changed = sources_with(path)
+        if test == 'model':
+            w, sources = model, [*MODEL_TEST, *BASE, *SYNC, *MM]
+        else:
+            w, sources = v, [f'tests/host/test_{test}.c', *TEST_COMMON, *BASE, *SYNC, *MM, *TESTS[test],
+                             *ARCH_HOST]
         objects = []
-        for source in [f'tests/host/test_{test}.c', *TEST_COMMON, *BASE, *SYNC, *MM, *TESTS[test], *ARCH_HOST]:
-            objects.append(v.obj(source))
+        for source in sources:
+            objects.append(w.obj(source))
             if source in changed:
                 objects[-1] = f'{folder}/{source}.o'
-                n.build(objects[-1], 'cc', source, order_only=v.version,
-                        cflags=f'$cflags_{v.key} -DMUTANT={number}')
+                n.build(objects[-1], 'cc', source, order_only=w.version,
+                        cflags=f'$cflags_{w.key} -DMUTANT={number}')
         out.append(f'{folder}/test')
-        n.build(out[-1], 'link', objects, ldflags=f'-fuse-ld=lld -rdynamic $flags_{v.key}')
+        if w is model: # TSan is not linked: model.c has what its calls need
+            n.build(out[-1], 'link', objects, ldflags='-fuse-ld=lld -pthread')
+        else:
+            n.build(out[-1], 'link', objects, ldflags=f'-fuse-ld=lld -rdynamic $flags_{w.key}')
     n.build('mutants', 'phony', out)
 
 
@@ -500,7 +514,7 @@ def write_model(n):
     v = Variant(n, 'model', HOSTED + COMMON + DEBUG + MODEL, 'arch/host')
     out = [v.program('tests/test_model', MODEL_TEST, BASE, SYNC, MM, link='-fuse-ld=lld -pthread')]
     n.build('model', 'phony', out)
-    return out
+    return v, out
 
 
 def listed_sources():
@@ -527,8 +541,8 @@ def generate(args):
     _, tsan = write_hosted(n, 'host-tsan', DEBUG + TSAN, tests=True)
     rivals = write_rivals(n, hosted)
     fuzz = write_fuzz(n)
-    model = write_model(n)
-    write_mutants(n, checked)
+    checker, model = write_model(n)
+    write_mutants(n, checked, checker)
     n.comment()
     n.build('all', 'phony', release + debug + host + asan + tsan + rivals + fuzz + model)
     n.lines.append('default release host')

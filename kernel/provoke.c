@@ -20,11 +20,14 @@
  *   absent-cpu   the firmware lists a CPU that does not exist: the boot must go on and name it
  *   short        CPU 0 takes all pages while the others hold full arrays, first busy, then idle: it
  *                panics if it is told that there are none while one of them still holds an object
+ *   remake@ROUNDS  caches come and go on CPU 0 while the others are short of memory (remake.c): it panics
+ *                if one is said to be busy, an object is not what it was, or a page is lost
  *   silent              a CPU holds up a grace period (lab.c)
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
  * Locking: none. Contexts: thread, or boot, by stage. */
 #include "kernel.h"
+#include "remake.h"
 
 #include "telemetry/telemetry.h"
 #include "../base/string.h"
@@ -52,6 +55,22 @@ static int cpu_of(const char *text, const char *what)
     return cpu < (int)MAX_CPUS ? cpu : -1;
 }
 
+/* Returns the number of WHAT@NUMBER, at most 999,999; 0: it is not that. */
+static u64 number_of(const char *text, const char *what)
+{
+    size_t n = strlen(what);
+    u64 number = 0;
+
+    if (strncmp(text, what, n) != 0 || text[n] != '@' || strlen(text) > n + 7)
+        return 0;
+    for (const char *p = text + n + 1; *p; p++) {
+        if (*p < '0' || *p > '9')
+            return 0;
+        number = number * 10 + (u64)(*p - '0');
+    }
+    return number;
+}
+
 bool provoke_valid(const char *text)
 {
     static const char *const plain[] = {
@@ -67,7 +86,7 @@ bool provoke_valid(const char *text)
         return kernel_hooks.reset != NULL; /* a machine, not a process */
     if (strcmp(text, "log-held") == 0)
         return kernel_hooks.hold_console != NULL;
-    return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0;
+    return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0 || number_of(text, "remake");
 }
 
 bool provoke_is(const char *what)
@@ -274,6 +293,22 @@ static void provoke_short(void)
     take_all("idle");
 }
 
+static void provoke_remake(u64 rounds)
+{
+    struct remake_result r;
+
+    if (plat_cpu_count() < 2)
+        PANIC(PANIC_boot, "provoke=remake needs a second CPU", 1, 0);
+    telemetry_sampling(false);
+    r = remake_stress(rounds, NULL);
+    telemetry_sampling(true);
+    if (r.why)
+        PANIC(PANIC_boot, r.why, r.value, r.rounds);
+    klog("remake: %llu rounds, %llu objects, %llu shortages elsewhere",
+         (unsigned long long)r.rounds, (unsigned long long)r.objects,
+         (unsigned long long)r.shortages);
+}
+
 static void provoke_in_lab(const char *what)
 {
     /* Beyond the canonical addresses of any x86-64 machine. */
@@ -290,6 +325,8 @@ static void provoke_in_lab(const char *what)
         flood_and_tell();
     else if (strcmp(what, "short") == 0)
         provoke_short();
+    else if (number_of(what, "remake"))
+        provoke_remake(number_of(what, "remake"));
     else if (strcmp(what, "nested") == 0)
         PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
     else if (strcmp(what, "trap") == 0)

@@ -326,10 +326,12 @@ struct sheaf *barn_top_up(struct kmem_cache *c, struct sheaf *s)
 
 static unsigned one_drain(struct kmem_cache *c, struct barn *b)
 {
+    struct carry_cpu *k;
     unsigned objects = 0;
     struct sheaf *s;
 
     for (;;) {
+        k = carry_begin(c->carry);
         spin_lock(&b->lock);
         s = pop_partial_locked(b);
         if (!s)
@@ -343,11 +345,14 @@ static unsigned one_drain(struct kmem_cache *c, struct barn *b)
             }
         }
         spin_unlock(&b->lock);
+        if (s) {
+            objects += s->size;
+            sheaf_flush(c, s, CACHE_drain_objects);
+            sheaf_free(s);
+        }
+        carry_end_if(k, s != NULL);
         if (!s)
             return objects;
-        objects += s->size;
-        sheaf_flush(c, s, CACHE_drain_objects);
-        sheaf_free(s);
     }
 }
 

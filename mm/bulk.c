@@ -57,14 +57,15 @@ static void count(struct kmem_cache *c, enum cache_counter which, u64 n)
 
 bool kmem_cache_alloc_bulk(struct kmem_cache *c, size_t n, void **out)
 {
-    u64 fast = 0, until = 0;
+    struct shortage s = {0};
     size_t got = 0;
+    u64 fast = 0;
 
     while (got < n) {
         unsigned some = gather(c, out + got, (unsigned)MIN(n - got, (size_t)BULK_CHUNK), &fast);
 
         if (unlikely(!some)) {
-            if (GUARD_STEP(26) && heap_drain_others(c->heap, &until))
+            if (GUARD_STEP(26) && heap_drain_others(c->heap, &s))
                 continue;
             scatter(c, out, got);
             count(c, CACHE_alloc_fail, 1);

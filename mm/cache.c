@@ -6,7 +6,8 @@
  * second free fail), then push; a full array spills first.
  *
  * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
- * and one made again under its name takes its id and goes on with its counts.
+ * and one made again under its name takes its id and goes on with its counts. Its shape may be another
+ * then; visit.c says who may look at it when.
  *
  * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
  * destroy thread. */
@@ -38,13 +39,13 @@ bool kmem_cache_free(struct kmem_cache *c, void *obj)
 
 void *cache_alloc_short(struct kmem_cache *c, unsigned long flags)
 {
+    struct shortage s = {0};
     void *obj = NULL;
-    u64 until = 0;
 
     plat_irq_restore(flags);
     FAULT_MIGRATE();
     /* Who serves mm/ itself is in the middle of a call, whose end will ask. */
-    while (!obj && !c->internal && GUARD_STEP(25) && heap_drain_others(c->heap, &until)) {
+    while (!obj && !c->internal && GUARD_STEP(25) && heap_drain_others(c->heap, &s)) {
         flags = plat_irq_save();
         obj = slab_take_one(c);
         plat_irq_restore(flags);
@@ -82,8 +83,11 @@ bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags, str
 static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
                           struct cache_cpu *cc)
 {
-    void *obj = c->front->refill(c, cc);
+    void *obj;
 
+    cache_cpu_filling(cc, true);
+    obj = c->front->refill(c, cc);
+    cache_cpu_filling(cc, false);
     if (unlikely(!obj))
         return cache_alloc_short(c, flags);
     if (unlikely(!object_allocate(c, obj, c->objstate)))
@@ -137,9 +141,12 @@ bool cache_free_refused(struct kmem_cache *c, void *obj)
 void cache_drain_cpu(struct kmem_cache *c, unsigned cpu)
 {
     struct cache_cpu *cc = cache_cpu(c, cpu);
+    struct carry_cpu *k;
 
-    if (cc->on)
-        c->front->drain(c, cc);
+    if (!cc->on)
+        return;
+    k = carry_begin(c->carry);
+    carry_end_if(k, c->front->drain(c, cc) != 0);
 }
 
 /* What the front end has in common goes to the slabs. */
@@ -209,13 +216,21 @@ void cache_locks_destroy(struct kmem_cache *c)
         c->front->exit(c);
 }
 
+static void life_set(struct kmem_cache *c, enum cache_life life)
+{
+    __atomic_store_n(&c->life, life, __ATOMIC_SEQ_CST);
+}
+
 /* Everything but the place in the table and the CPUs' arrays. */
 void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_args *a)
 {
     size_t align = MAX(a->align, (size_t)KMALLOC_ALIGN);
 
-    text_copy(c->name, sizeof(c->name), a->name);
-    c->heap = h;
+    if (c->life == CACHE_LIVE) { /* one made again has these, and somebody may be reading them */
+        text_copy(c->name, sizeof(c->name), a->name);
+        c->heap = h;
+    }
+    c->carry = h->carry;
     c->front = front_chosen(h, c);
     c->shape = c->front ? c->front->shape : SHAPE_none;
     c->mode = cache_modes(h);
@@ -240,7 +255,8 @@ void cache_setup(struct heap *h, struct kmem_cache *c, const struct kmem_cache_a
     if (c->front)
         c->front->size(h, c);
     cache_way(c);
-    if (!c->dead) /* a dead cache's nodes are empty, and a lock may just be held by a reclaim */
+    if (c->life ==
+        CACHE_LIVE) /* a dead cache's nodes are empty, and their locks keep their numbers */
         nodes_init(c);
 }
 
@@ -273,7 +289,8 @@ bool cache_cpus_init(struct kmem_cache *c, unsigned cpus)
             memcpy(((struct cache_cpu *)(void *)(base + PLAT_CPU_STRIDE * i))->ctr,
                    ((struct cache_cpu *)(void *)(old + PLAT_CPU_STRIDE * i))->ctr,
                    sizeof(cache_cpu(c, 0)->ctr));
-        c->cpu_base = base;
+        /* Who sums up statistics reads rows of dead caches too. */
+        __atomic_store_n(&c->cpu_base, base, __ATOMIC_RELEASE);
         c->cpu_bytes = (u32)bytes;
     }
     for (unsigned i = 0; i < cpus; i++) {
@@ -316,9 +333,9 @@ static struct kmem_cache *cache_revive(struct heap *h, const char *name)
     unsigned long flags = spin_lock_irqsave(&h->caches_lock);
 
     for (u32 i = 0; i < h->caches && !found; i++)
-        if (h->cache[i]->dead == 1 && strcmp(h->cache[i]->name, name) == 0) {
+        if (h->cache[i]->life == CACHE_DEAD && strcmp(h->cache[i]->name, name) == 0) {
             found = h->cache[i];
-            found->dead = 2; /* being made: nobody else's */
+            life_set(found, CACHE_MAKING); /* nobody else's */
         }
     spin_unlock_irqrestore(&h->caches_lock, flags);
     return found;
@@ -363,20 +380,23 @@ struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_arg
             cache_locks_destroy(c);
             table_free(h, c, sizeof(*c));
         } else {
-            __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
+            life_set(c, CACHE_DEAD);
         }
         return NULL;
     }
-    __atomic_store_n(&c->dead, 0, __ATOMIC_RELEASE);
+    life_set(c, CACHE_LIVE);
     return c;
 }
 
-static void drain_one(void *cache)
+/* Every CPU's arrays, from here: nobody visits the cache, and nobody uses it. */
+static void drain_every_cpu(struct kmem_cache *c)
 {
-    unsigned long flags = plat_irq_save();
+    for (unsigned cpu = 0; cpu < c->heap->cpus; cpu++) {
+        unsigned long flags = plat_irq_save();
 
-    cache_drain_cpu(cache, plat_cpu_id());
-    plat_irq_restore(flags);
+        cache_drain_cpu(c, cpu);
+        plat_irq_restore(flags);
+    }
 }
 
 static bool rcu_pending(const struct kmem_cache *c)
@@ -388,37 +408,56 @@ static bool rcu_pending(const struct kmem_cache *c)
 }
 
 /* Objects that have left their slabs. */
-static u64 in_use(const struct kmem_cache *c, u64 *slabs)
+static u64 in_use(struct kmem_cache *c, u64 *slabs)
 {
     u64 used = 0;
 
     for (unsigned i = 0; i < c->heap->nodes; i++) {
-        *slabs += c->node[i].slabs;
-        used += c->node[i].slabs * c->capacity - c->node[i].free_objects;
+        struct cache_node *n = &c->node[i];
+        unsigned long flags = spin_lock_irqsave(&n->lock);
+
+        *slabs += n->slabs;
+        used += n->slabs * c->capacity - n->free_objects;
+        spin_unlock_irqrestore(&n->lock, flags);
     }
+    return used;
+}
+
+/* What is out of a dying cache that nobody visits; every CPU's arrays and all empty slabs are gone then. */
+static u64 empty_out(struct kmem_cache *c)
+{
+    u64 slabs = 0, used;
+
+    if (GUARD_STEP(55))
+        drain_every_cpu(c);
+    if (GUARD_STEP(56))
+        shrink_common(c);
+    slab_shrink(c);
+    used = in_use(c, &slabs);
+    /* If no object is out and no front end holds one, every slab was empty and is gone. */
+    CHECK_VALUES(used || slabs == 0, slabs, c->id);
     return used;
 }
 
 bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
 {
-    u64 used, slabs = 0;
+    struct heap *h = c->heap;
+    u64 used;
 
     if (rcu_pending(c) && GUARD_STEP(54))
-        heap_kfree_rcu_barrier(c->heap);
-    if (c->limit && GUARD_STEP(55))
-        plat_run_on_cpus(plat_all_cpus(), drain_one, c);
-    if (GUARD_STEP(56))
-        shrink_common(c);
-    slab_shrink(c);
-    used = in_use(c, &slabs);
+        heap_kfree_rcu_barrier(h);
+    __atomic_fetch_add(&h->destroys, 1, __ATOMIC_SEQ_CST);
+    if (GUARD_STEP(63))
+        life_set(c, CACHE_DYING);
+    if (GUARD_STEP(64))
+        heap_visits_wait(h);
+    used = empty_out(c);
+    if (!used)
+        cpus_exit(c, h->cpus);
+    life_set(c, used ? CACHE_LIVE : CACHE_DEAD);
+    __atomic_fetch_add(&h->destroys_over, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&h->destroys, 1, __ATOMIC_SEQ_CST);
     if (busy)
         *busy = used;
-    if (used)
-        return false;
-    /* No object is out and no front end holds one, so every slab was empty and is gone. */
-    CHECK_VALUES(slabs == 0, slabs, c->id);
-    cpus_exit(c, c->heap->cpus);
-    /* The locks stay: a CPU that is short may have seen the cache alive and take them yet. */
-    __atomic_store_n(&c->dead, 1, __ATOMIC_RELEASE);
-    return true;
+    return !used;
 }

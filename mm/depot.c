@@ -326,21 +326,24 @@ static struct sheaf *pop_work_locked(struct depot *d, enum cache_counter *why)
 /* False: nothing was left to do. */
 static bool clean_one(struct kmem_cache *c)
 {
+    struct carry_cpu *k;
     struct depot *d = &c->depot;
     enum cache_counter why;
     struct sheaf *m;
 
     if (!__atomic_load_n(&d->work, __ATOMIC_RELAXED))
         return false;
+    k = carry_begin(c->carry);
     spin_lock(&d->lock);
     m = pop_work_locked(d, &why);
     work_locked(d);
     spin_unlock(&d->lock);
-    if (!m)
-        return false;
-    count(c, why, 1);
-    destroy(c, m, why == CACHE_mag_stale ? CACHE_flush_objects : CACHE_drain_objects);
-    return true;
+    if (m) {
+        count(c, why, 1);
+        destroy(c, m, why == CACHE_mag_stale ? CACHE_flush_objects : CACHE_drain_objects);
+    }
+    carry_end_if(k, m != NULL);
+    return m != NULL;
 }
 
 void depot_clean(struct kmem_cache *c)
@@ -382,19 +385,24 @@ static struct sheaf *pop_any_locked(struct depot *d)
 
 unsigned depot_drain(struct kmem_cache *c)
 {
+    struct carry_cpu *k;
     struct depot *d = &c->depot;
     unsigned objects = 0;
     struct sheaf *m;
 
     for (;;) {
+        k = carry_begin(c->carry);
         spin_lock(&d->lock);
         m = pop_any_locked(d);
         work_locked(d);
         spin_unlock(&d->lock);
+        if (m) {
+            objects += m->size;
+            destroy(c, m, CACHE_drain_objects);
+        }
+        carry_end_if(k, m != NULL);
         if (!m)
             return objects;
-        objects += m->size;
-        destroy(c, m, CACHE_drain_objects);
     }
 }
 
@@ -415,7 +423,7 @@ void depot_init(struct kmem_cache *c)
     struct depot *d = &c->depot;
     unsigned long flags;
 
-    if (!c->dead) { /* a dead cache's is empty, and its lock may just be held by a reclaim */
+    if (c->life == CACHE_LIVE) { /* a dead cache's is empty, and its lock keeps its number */
         list_init(&d->full.list);
         list_init(&d->empty.list);
         list_init(&d->stale.list);

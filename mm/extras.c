@@ -68,7 +68,11 @@ void cache_rcu_over(struct kmem_cache *c, void *obj)
     object_set(c, obj, OBJECT_CACHED);
     free_fill(c, obj);
     object_hide(c, obj);
-    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_rcu_freed], 1);
+}
+
+void cache_rcu_freed(struct kmem_cache *c, u64 n)
+{
+    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_rcu_freed], n);
 }
 
 /* -- bulk and prefilled calls -- */

@@ -17,14 +17,17 @@
 
 static ALWAYS_INLINE void *refill(struct kmem_cache *c, struct cache_cpu *cc)
 {
-    unsigned got = slab_take(c, cc->object, cc->batch);
+    unsigned got;
 
-    if (unlikely(!got))
-        return NULL;
-    plat_counter_add(&cc->ctr[CACHE_refill], 1);
-    plat_counter_add(&cc->ctr[CACHE_refill_objects], got);
-    cache_cpu_count(cc, got - 1);
-    return cc->object[got - 1];
+    cache_cpu_filling(cc, true);
+    got = slab_take(c, cc->object, cc->batch);
+    if (likely(got)) {
+        plat_counter_add(&cc->ctr[CACHE_refill], 1);
+        plat_counter_add(&cc->ctr[CACHE_refill_objects], got);
+        cache_cpu_count(cc, got - 1);
+    }
+    cache_cpu_filling(cc, false);
+    return likely(got) ? cc->object[got - 1] : NULL;
 }
 
 static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
@@ -87,7 +90,7 @@ static unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
         return 0;
     slab_put(c, cc->object, count);
     cache_cpu_count(cc, 0);
-    plat_counter_add(&cc->ctr[CACHE_drain_objects], count);
+    plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_drain_objects], count);
     return count;
 }
 

@@ -195,7 +195,7 @@ static unsigned destroy(struct kmem_cache *c, struct sheaf *m, u64 n)
     m->size = (u32)n;
     sheaf_flush(c, m, CACHE_drain_objects);
     sheaf_free(m);
-    return (unsigned)n;
+    return (unsigned)n + 1;
 }
 
 static unsigned magazine_drain(struct kmem_cache *c, struct cache_cpu *cc)

@@ -285,18 +285,25 @@ static void sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 
 static void rcu_sheaf_over(struct rcu_head *head)
 {
+    struct carry_cpu *k;
     struct sheaf *s = container_of(head, struct sheaf, rcu);
     struct kmem_cache *c = s->cache;
+    unsigned visit = heap_visit_begin(c->heap);
+    u32 n = s->size;
 
-    for (u32 i = 0; i < s->size && GUARD_STEP(6); i++)
+    k = carry_begin(c->carry);
+    for (u32 i = 0; i < n && GUARD_STEP(6); i++)
         cache_rcu_over(c, s->object[i]);
     list_init(&s->link);
-    if (barn_put_full(c, s, CACHE_barn_refused_rcu))
-        return;
-    if (GUARD_STEP(5))
-        sheaf_flush(c, s, CACHE_flush_objects);
-    count(c, CACHE_flush, 1);
-    sheaf_discard(c, s);
+    if (!barn_put_full(c, s, CACHE_barn_refused_rcu)) {
+        if (GUARD_STEP(5))
+            sheaf_flush(c, s, CACHE_flush_objects);
+        count(c, CACHE_flush, 1);
+        sheaf_discard(c, s);
+    }
+    carry_end(k);
+    cache_rcu_freed(c, n);
+    heap_visit_end(c->heap, visit);
 }
 
 static void rcu_post(struct kmem_cache *c, struct cache_cpu *cc)
@@ -357,6 +364,7 @@ static unsigned sheaf_drain(struct kmem_cache *c, struct cache_cpu *cc)
         sheaf_flush(c, spare, CACHE_drain_objects);
         set_spare(cc, NULL, 0);
         sheaf_free(spare);
+        n++;
     }
     if (GUARD_STEP(9))
         rcu_post(c, cc);
@@ -375,7 +383,8 @@ static void sheaf_size(const struct heap *h, struct kmem_cache *c)
         n = h->sheaf_cap;
     c->limit = MIN(n, SHEAF_MAX);
     c->batch = MAX(c->limit / 2, 1u);
-    if (!c->dead) /* a dead cache's barns are empty, and a lock may just be held by a reclaim */
+    if (c->life ==
+        CACHE_LIVE) /* a dead cache's barns are empty, and their locks keep their numbers */
         barn_init(c);
 }
 

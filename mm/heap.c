@@ -262,6 +262,7 @@ struct heap *heap_init(const struct knobs *k, const struct mem_range *r, unsigne
     h->cpu_row = &h->boot_cpu_row;
     h->boot_rcu_batch.heap = h;
     h->rcu_batch = &h->boot_rcu_batch;
+    h->carry = &h->boot_carry;
     spin_init(&h->caches_lock, LOCKCLASS_caches, "heap");
     nodes_init(h, &usable, (unsigned)k->nodes, node_end);
     classes_init(h);
@@ -275,6 +276,7 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     struct node_row *nodes;
     struct rcu_batch *batches;
     struct drain_cpu *drain;
+    struct carry_cpu *carry;
     struct cpu_row *rows;
 
     CHECK_VALUES(cpus >= 1 && cpus <= MAX_CPUS && h->cpus == 0, cpus, h->cpus);
@@ -285,7 +287,8 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     rows = region_alloc(h, sizeof(*rows));
     batches = region_alloc(h, sizeof(*batches));
     drain = region_alloc(h, sizeof(*drain));
-    CHECK(nodes && rows && batches && drain);
+    carry = region_alloc(h, sizeof(*carry));
+    CHECK(nodes && rows && batches && drain && carry);
     for (unsigned i = 0; i < cpus; i++) {
         ((struct rcu_batch *)cpu_part(batches, PLAT_CPU_STRIDE * i))->heap = h;
         h->cpu_node[i] = (u8)(i * h->nodes / cpus);
@@ -301,6 +304,9 @@ bool heap_cpus_init(struct heap *h, unsigned cpus)
     h->cpu_row = rows;
     h->rcu_batch = batches;
     h->drain = drain;
+    h->carry = carry;
+    for (u32 i = 0; i < h->caches; i++)
+        h->cache[i]->carry = carry;
     h->cpus = cpus;
     CHECK_VALUES(pcp_init(h, cpus), cpus, h->region_used);
     if (h->latency_on || h->nodes > 1)

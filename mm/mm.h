@@ -106,8 +106,10 @@ unsigned kmem_cache_sheaf_size(const struct sheaf *s); /* objects left */
 /* Gives empty slabs back; returns how many. Drains this CPU's part of the front end first, and what
  * the front end has in common. */
 unsigned kmem_cache_shrink(struct kmem_cache *c);
-/* False and *busy objects while any is in use. Thread context on CPU 0; drains every CPU, and waits
- * for what kfree_rcu still holds. */
+/* False and *busy objects while any is in use. Nobody uses the cache during the call, or after it if it
+ * succeeds. Waits for visitors (heap_visit_begin) and for what kfree_rcu still holds; empties every CPU's
+ * arrays. When it returns true no destructor runs any more. Thread context, in no visit; on CPU 0 and
+ * outside plat_run_on_cpus() if kfree_rcu may hold an object of the cache. */
 NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 
 /* Empties the calling CPU's arrays of every cache into the slabs. */
@@ -117,8 +119,14 @@ void heap_drain_this_cpu(struct heap *h);
 void heap_drain_serve(struct heap *h);
 
 /* -- what telemetry and the workloads read -- */
-unsigned heap_cache_count(const struct heap *h);            /* ids run 0..count-1 */
-struct kmem_cache *heap_cache(struct heap *h, unsigned id); /* NULL for a destroyed one */
+/* Between the two a cache that heap_cache() has found stays as it is, and a destroy of it waits. Who has made
+ * a cache, and will not destroy it, needs no visit. A visit is short and waits for nobody; any context but
+ * NMI; they may nest. */
+NODISCARD unsigned heap_visit_begin(struct heap *h);
+void heap_visit_end(struct heap *h, unsigned visit);
+unsigned heap_cache_count(const struct heap *h); /* ids run 0..count-1 */
+struct kmem_cache *heap_cache(struct heap *h,
+                              unsigned id); /* NULL for one that is destroyed, or just being */
 /* It serves the allocator itself: what is counted on it is nobody's calls. */
 bool cache_is_internal(const struct kmem_cache *c);
 const char *cache_name(const struct kmem_cache *c);

@@ -248,7 +248,8 @@ struct cache_cpu {
     u64 count;
     u64 limit;
     u32 batch;
-    bool on;                 /* a front end serves this CPU: limit may be 0 all the same */
+    bool on;      /* a front end serves this CPU: limit may be 0 all the same */
+    bool filling; /* atomic: objects are on their way here, which count does not tell yet */
     struct cache_node *node; /* its own; fixed */
     struct frame
         *slab; /* that node's partial slab it refills from, or NULL; under that node's lock */
@@ -264,6 +265,14 @@ struct cache_cpu {
 static ALWAYS_INLINE void cache_cpu_count(struct cache_cpu *cc, u64 count)
 {
     __atomic_store_n(&cc->count, count, __ATOMIC_RELAXED);
+}
+
+/* Around a refill. Whoever looks for memory counts the CPU among those that hold some, and asks it. */
+static ALWAYS_INLINE void cache_cpu_filling(struct cache_cpu *cc, bool filling)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&cc->filling, filling, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 #define BOOT_CPU_BYTES (sizeof(struct cache_cpu))
@@ -345,7 +354,7 @@ struct front_ops {
     /* Time has passed; memory is short, and shrink comes next. Interrupts off. May be NULL. */
     void (*maintain)(struct kmem_cache *c);
     void (*shortage)(struct kmem_cache *c);
-    /* Gives everything back to the slabs; how many objects. */
+    /* Gives everything back to the slabs; how many objects and sheaves. In destroy cc may be any CPU's. */
     unsigned (*drain)(struct kmem_cache *c, struct cache_cpu *cc);
     u64 (*held)(const struct kmem_cache *c); /* objects, all CPUs; relaxed loads, any context */
     bool (*validate)(struct kmem_cache *c, struct heap_fault *f); /* at a quiet point */
@@ -365,6 +374,14 @@ struct slab_calls {
     void (*put_one)(struct kmem_cache *c, void *obj);
 };
 
+/* A cache's life; visit.c says who may touch what in which. */
+enum cache_life {
+    CACHE_LIVE,
+    CACHE_DYING,  /* being destroyed: visitors leave it alone from now on */
+    CACHE_DEAD,   /* no slab, no object; waits for a cache of the same name */
+    CACHE_MAKING, /* being made again */
+};
+
 struct kmem_cache {
     /* fixed after creation */
     struct heap *heap;
@@ -374,6 +391,7 @@ struct kmem_cache {
     void *(*alloc_slow)(struct kmem_cache *c, size_t size, unsigned long flags,
                         struct cache_cpu *cc);
     bool (*free_slow)(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc);
+    struct carry_cpu *carry; /* the heap's, at hand */
     char *cpu_base; /* cache_cpu of CPU 0, the others PLAT_CPU_STRIDE apart; boot_cpu at first */
     u32 cpu_bytes;  /* of each part, once it is in the heap's region; 0 before */
     u32 mode;       /* enum cache_mode bits */
@@ -397,7 +415,7 @@ struct kmem_cache {
     void (*dtor)(void *obj);
     struct slab_calls slabs;
     u32 id;
-    u32 dead; /* atomic: destroyed, waiting for a cache of the same name */
+    u32 life; /* atomic: enum cache_life */
     char name[CACHE_NAME_MAX];
     u8 boot_cpu[BOOT_CPU_BYTES] ALIGNED(
         CACHE_LINE); /* a cache_cpu without room, for the time before the CPUs */
@@ -448,6 +466,19 @@ struct drain_cpu {
     u64 given_up; /* atomic: the latest that somebody waited for in vain */
 } ALIGNED(CACHE_LINE);
 
+/* How often a CPU has picked up memory that nobody holds, to put it elsewhere, and how often it has put it
+ * down. Its CPU, interrupts off; read by anybody. reclaim.c; docs/RACES.md 2.26 */
+struct carry_cpu {
+    u64 begun, ended;
+} ALIGNED(CACHE_LINE);
+
+/* Who visits caches. visit.c */
+struct visits {
+    u32 phase;  /* atomic: 0 or 1 */
+    u32 in[2];  /* atomic: visits that began in that phase and are not over */
+    u32 waiter; /* atomic: a destroyer waits */
+} ALIGNED(CACHE_LINE);
+
 /* Internal caches that sheaves come from: blocks of 64 to 2048 bytes. Made with the first cache that
  * may need one. */
 #define SHEAF_POOLS    6u
@@ -469,6 +500,7 @@ struct heap {
     u64 mag_interval;            /* ms */
     struct rcu_batch *rcu_batch; /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot one at first */
     struct drain_cpu *drain;     /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: one CPU runs */
+    struct carry_cpu *carry;     /* the same; the boot one at first */
     struct cpu_row *cpu_row;     /* CPU 0's, others PLAT_CPU_STRIDE apart; the boot row at first */
     unsigned cpus;               /* that have rows; 0: only the boot CPU runs */
     struct pcp *pcp;             /* CPU 0's, others PLAT_CPU_STRIDE apart; NULL: no page caches */
@@ -495,6 +527,10 @@ struct heap {
     struct kmem_cache *cache[MAX_CACHES]; /* under caches_lock; entries never change once set */
     u32 caches;                           /* atomic */
 
+    struct visits visits;
+    u32 destroys;      /* atomic: that are under way */
+    u64 destroys_over; /* atomic */
+
     struct stat_line stat_small, stat_large;
     u64 badfree[NR_BADFREE_KINDS]; /* atomic */
     void (*badfree_handler)(const struct badfree_report *);
@@ -503,6 +539,7 @@ struct heap {
     struct node_row boot_node_row[MAX_NODES];
     struct cpu_row boot_cpu_row;
     struct rcu_batch boot_rcu_batch; /* stays in use until what it holds is freed */
+    struct carry_cpu boot_carry;
 };
 
 /* A CPU's part of something that lies in the region. */
@@ -514,6 +551,42 @@ static ALWAYS_INLINE void *cpu_part(void *cpu0, size_t offset)
 static ALWAYS_INLINE u64 *heap_cpu_counters(struct heap *h)
 {
     return ((struct cpu_row *)plat_cpu_part(h->cpu_row))->ctr;
+}
+
+/* In a visit: c keeps its shape, slabs and arrays until the visit ends. */
+static ALWAYS_INLINE bool cache_alive(const struct kmem_cache *c)
+{
+    return __atomic_load_n(&c->life, __ATOMIC_SEQ_CST) == CACHE_LIVE;
+}
+
+/* Brackets what moves memory that nobody holds: from an array, a barn or a depot to a slab, from a slab to the
+ * buddy, and from the buddy to a slab or a page cache. So a call that has looked everywhere and found nothing
+ * knows whether something was on its way meanwhile. What only adds to a CPU's arrays needs none: that CPU
+ * holds something then, or says that it is filling, and is asked (docs/RACES.md 2.26). Interrupts off; pairs
+ * may nest. */
+NODISCARD static ALWAYS_INLINE struct carry_cpu *carry_begin(struct carry_cpu *cpu0)
+{
+    struct carry_cpu *k = plat_cpu_part(cpu0);
+
+    plat_counter_add(&k->begun, 1);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return k;
+}
+
+static ALWAYS_INLINE void carry_end(struct carry_cpu *k)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    plat_counter_add(&k->ended, 1);
+}
+
+/* anything: false if there was nothing to move. Two calls that find nothing do not disturb each other so. */
+static ALWAYS_INLINE void carry_end_if(struct carry_cpu *k, bool anything)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (likely(anything))
+        plat_counter_add(&k->ended, 1);
+    else
+        plat_counter_add(&k->begun, ~(u64)0);
 }
 
 /* -- nodes -- */
@@ -555,13 +628,23 @@ COLD enum badfree_kind badfree_kind_of(struct heap *h, const void *p);
 /* Gives back what can be had without waiting for anybody: this CPU's arrays, every cache's empty
  * slabs. No lock may be held. reclaim.c */
 void heap_reclaim(struct heap *h);
+/* A user's call that is about to end in NULL; all 0 before its first try. */
+struct shortage {
+    u64 until;      /* cycles: no waiting, and no try, after that; 0: none has begun */
+    u64 moves;      /* how much had been moved before the last try */
+    unsigned tries; /* that were made for the sake of it alone */
+    bool seen;      /* moves was read */
+};
 /* Asks other CPUs for what their arrays hold, and waits for it, if the caller may. True: it is worth
- * another try. *until is 0 before the first try; it bounds the waiting of all. Where a user's call is
- * about to end in NULL, interrupts as its caller has them, no lock held. */
-NODISCARD bool heap_drain_others(struct heap *h, u64 *until);
+ * another try: somebody gave something back, or moved something while the last try looked. Interrupts
+ * as the call's user has them, no lock held. reclaim.c */
+NODISCARD bool heap_drain_others(struct heap *h, struct shortage *s);
 /* For quiet points: waits, a moment at most, until requests that nobody waits for any more are served.
  * Thread context. */
 void heap_drain_settle(struct heap *h);
+
+/* Waits until every visit that began before this call is over. Thread context, in no visit. visit.c */
+void heap_visits_wait(struct heap *h);
 
 /* pcp.c; order < PCP_ORDERS and heap.pcp is set. get: NULL when the buddy has none either. */
 NODISCARD struct frame *pcp_get(struct heap *h, unsigned order);
@@ -656,6 +739,9 @@ NODISCARD bool sheaf_pools_make(struct heap *h);
 NODISCARD bool cache_claim_rcu(struct kmem_cache *c, void *obj);
 /* RCU → CACHED: its grace period is over. Interrupts off. */
 void cache_rcu_over(struct kmem_cache *c, void *obj);
+/* n such objects are where they belong: the last that their callback does to c, since a destroy waits until
+ * none is left. */
+void cache_rcu_freed(struct kmem_cache *c, u64 n);
 /* A CACHED object on no list goes to this CPU's front end, or its slab; counts no call. Interrupts
  * off. */
 void cache_put_back(struct kmem_cache *c, void *obj);

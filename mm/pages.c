@@ -113,10 +113,10 @@ struct frame *pages_get(struct heap *h, unsigned order)
 
 struct frame *pages_get_short(struct heap *h, unsigned order)
 {
+    struct shortage s = {0};
     struct frame *f = NULL;
-    u64 until = 0;
 
-    while (!f && order <= MAX_ORDER && GUARD_STEP(27) && heap_drain_others(h, &until))
+    while (!f && order <= MAX_ORDER && GUARD_STEP(27) && heap_drain_others(h, &s))
         f = pages_get(h, order);
     return f;
 }

@@ -34,6 +34,7 @@ static NOINLINE void put_spill(struct pcp *p, unsigned order);
 /* The CPU's page cache is empty, or being drained. */
 static NOINLINE struct frame *get_slow(struct heap *h, unsigned order)
 {
+    struct carry_cpu *k;
     unsigned long flags = plat_irq_save();
     struct pcp *p = pcp_mine(h);
     struct frame *f;
@@ -43,7 +44,9 @@ static NOINLINE struct frame *get_slow(struct heap *h, unsigned order)
         plat_irq_restore(flags);
         return buddies_alloc(h, order);
     }
+    k = carry_begin(h->carry);
     f = get_refill(h, p, order);
+    carry_end_if(k, f != NULL);
     pcp_leave(p);
     plat_irq_restore(flags);
     if (unlikely(!f))
@@ -168,9 +171,8 @@ u64 pcp_drain_all(struct heap *h)
         return 0;
     for (unsigned cpu = 0; cpu < h->cpus; cpu++) {
         unsigned long flags = plat_irq_save();
-        u64 got = drain_one(cpu_part(h->pcp, PLAT_CPU_STRIDE * cpu));
         const struct pcp *p = pcp_mine(h); /* who drains counts */
-
+        u64 got = drain_one(cpu_part(h->pcp, PLAT_CPU_STRIDE * cpu));
         if (got) {
             plat_counter_add(&p->row[NODE_pcp_drain], 1);
             plat_counter_add(&p->row[NODE_pcp_drain_pages], got);

@@ -89,8 +89,8 @@ static struct sheaf *prefill(struct kmem_cache *c, u32 n)
 
 struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
 {
+    struct shortage short_of = {0};
     struct sheaf *s;
-    u64 until = 0;
 
     do {
         unsigned long flags = plat_irq_save();
@@ -100,7 +100,7 @@ struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
             count(c, CACHE_prefill_objects, s->size);
         plat_irq_restore(flags);
         FAULT_MIGRATE();
-    } while (!s && GUARD_STEP(18) && heap_drain_others(c->heap, &until));
+    } while (!s && GUARD_STEP(18) && heap_drain_others(c->heap, &short_of));
     if (!s)
         count(c, CACHE_prefill_fail, 1);
     return s;
@@ -196,7 +196,7 @@ static bool refill(struct kmem_cache *c, struct sheaf **s, u32 n)
 
 bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n)
 {
-    u64 until = 0;
+    struct shortage short_of = {0};
     bool good;
 
     CHECK_VALUES((*s)->cache == c, *s, c->id);
@@ -206,7 +206,7 @@ bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n)
         good = refill(c, s, n);
         plat_irq_restore(flags);
         FAULT_MIGRATE();
-    } while (!good && heap_drain_others(c->heap, &until));
+    } while (!good && heap_drain_others(c->heap, &short_of));
     if (!good)
         count(c, CACHE_prefill_fail, 1);
     return good;

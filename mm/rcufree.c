@@ -52,13 +52,19 @@ static void give_back(struct heap *h, void *p)
 {
     struct frame *f = frame_of(&h->frames, p);
     u64 tag = frame_tag_load(f);
+    struct kmem_cache *c;
+    unsigned visit;
 
     if (TAG_KIND(tag) != FRAME_SLAB) {
         large_rcu_over(h, f);
         return;
     }
-    cache_rcu_over(TAG_CACHE(tag), p);
-    cache_put_back(TAG_CACHE(tag), p);
+    visit = heap_visit_begin(h);
+    c = TAG_CACHE(tag);
+    cache_rcu_over(c, p);
+    cache_put_back(c, p);
+    cache_rcu_freed(c, 1);
+    heap_visit_end(h, visit);
 }
 
 /* Interrupts off. */
@@ -125,6 +131,7 @@ static void post_here(void *heap)
 {
     unsigned long flags = plat_irq_save();
     struct heap *h = heap;
+    unsigned visit = heap_visit_begin(h);
 
     for (u32 i = 0; i < heap_cache_count(h); i++) {
         struct kmem_cache *c = heap_cache(h, i);
@@ -132,6 +139,7 @@ static void post_here(void *heap)
         if (c && c->limit && c->front->rcu_post && GUARD_STEP(53))
             c->front->rcu_post(c, cache_cpu_mine(c));
     }
+    heap_visit_end(h, visit);
     plat_irq_restore(flags);
 }
 

@@ -24,15 +24,20 @@
 #include "fault_impl.h"
 #include "mm_impl.h"
 
-#define WAIT_MS 500u
+#define WAIT_MS   500u
+#define TRIES_OFF 4u    /* with interrupts off: tries because something was moved */
+#define TURNS_OFF 1000u /* and how long each waits until nothing is, which is some 40 us */
 
+/* Interrupts off. */
 static void drain_caches(struct heap *h)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
+    unsigned visit = heap_visit_begin(h);
 
     for (u32 i = 0; i < n; i++)
-        if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
+        if (GUARD(65, cache_alive(h->cache[i])))
             cache_drain_cpu(h->cache[i], plat_cpu_id());
+    heap_visit_end(h, visit);
 }
 
 static struct drain_cpu *drain_of(const struct heap *h, unsigned cpu)
@@ -68,35 +73,42 @@ void heap_drain_serve(struct heap *h)
         heap_drain_this_cpu(h);
 }
 
+/* What c's CPUs have in common, to its slabs. Interrupts off. */
+static void reclaim_common(struct kmem_cache *c)
+{
+    if (!c->limit)
+        return;
+    if (c->front->shortage)
+        c->front->shortage(c);
+    if (c->front->shrink && GUARD_STEP(19))
+        (void)c->front->shrink(c);
+}
+
 void heap_reclaim(struct heap *h)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
     unsigned long flags;
+    unsigned visit;
 
     if (GUARD_STEP(20))
         heap_drain_this_cpu(h);
     flags = plat_irq_save();
-    for (u32 i = 0; i < n; i++) {
-        struct kmem_cache *c = h->cache[i];
-
-        if (__atomic_load_n(&c->dead, __ATOMIC_ACQUIRE) || !c->limit)
-            continue;
-        if (c->front->shortage)
-            c->front->shortage(c);
-        if (c->front->shrink && GUARD_STEP(19))
-            (void)c->front->shrink(c);
-    }
-    plat_irq_restore(flags);
+    visit = heap_visit_begin(h);
+    for (u32 i = 0; i < n; i++)
+        if (GUARD(66, cache_alive(h->cache[i])))
+            reclaim_common(h->cache[i]);
     /* Only now: sheaves that were freed lay in slabs too. */
     for (u32 i = 0; i < n; i++)
-        if (!__atomic_load_n(&h->cache[i]->dead, __ATOMIC_ACQUIRE))
-            if (GUARD_STEP(21))
-                slab_shrink(h->cache[i]);
+        if (GUARD(67, cache_alive(h->cache[i])) && GUARD_STEP(21))
+            slab_shrink(h->cache[i]);
+    heap_visit_end(h, visit);
+    plat_irq_restore(flags);
 }
 
 /* -- what other CPUs hold -- */
 
-/* Racy: an object more or less decides whether it is worth asking. */
+/* An object that an owner moves between the two looks is missed; then something was moved, and the caller
+ * looks again. In a visit. */
 static bool holds_objects(const struct heap *h, unsigned cpu)
 {
     u32 n = __atomic_load_n(&h->caches, __ATOMIC_ACQUIRE);
@@ -105,10 +117,12 @@ static bool holds_objects(const struct heap *h, unsigned cpu)
         const struct kmem_cache *c = h->cache[i];
         const struct cache_cpu *cc;
 
-        if (__atomic_load_n(&c->dead, __ATOMIC_ACQUIRE))
+        if (!cache_alive(c))
             continue;
         cc = cache_cpu(c, cpu);
-        if (counter_read(&cc->count) || counter_read(&cc->spare_count))
+        /* Whether it is filling first: what has been filled since is counted. */
+        if (__atomic_load_n(&cc->filling, __ATOMIC_ACQUIRE) || counter_read(&cc->count) ||
+            counter_read(&cc->spare_count))
             return true;
     }
     return false;
@@ -139,6 +153,8 @@ struct asked {
 
 static void ask_all(struct heap *h, struct asked *a)
 {
+    unsigned visit = heap_visit_begin(h);
+
     a->cpus = 0;
     a->any = a->answered = false;
     for (unsigned cpu = 0; cpu < h->cpus; cpu++) {
@@ -152,6 +168,7 @@ static void ask_all(struct heap *h, struct asked *a)
                           __atomic_load_n(&d->given_up, __ATOMIC_RELAXED)))
             a->cpus |= (u64)1 << cpu;
     }
+    heap_visit_end(h, visit);
 }
 
 static void strike_off(struct heap *h, struct asked *a)
@@ -202,26 +219,94 @@ static void wait_for_answers(struct heap *h, struct asked *a, u64 until)
     }
 }
 
-bool heap_drain_others(struct heap *h, u64 *until)
+/* Asks, and waits if that can be; true: somebody has given back what it held. */
+static bool ask_and_wait(struct heap *h, const struct shortage *s, bool wait)
 {
-    bool wait = GUARD(23, !FAULT(no_wait) && plat_may_wait());
+    u64 *ctr = heap_cpu_counters(h);
     struct asked a;
-    u64 *ctr;
 
-    if (h->cpus < 2 || (*until && plat_cycles() >= *until))
-        return false;
     ask_all(h, &a);
     if (!a.any)
         return false;
-    ctr = heap_cpu_counters(h);
     plat_counter_add(&ctr[CPU_drain_asked], 1);
     if (!wait || !a.cpus)
         return false;
-    if (!*until)
-        *until = plat_cycles() + plat_cycles_hz() / 1000 * WAIT_MS;
     plat_counter_add(&ctr[CPU_drain_waited], 1);
-    wait_for_answers(h, &a, *until);
+    wait_for_answers(h, &a, s->until);
     return a.answered;
+}
+
+/* -- what was on its way while a call looked -- */
+
+/* How much that CPU has carried, once it carries nothing. False: that did not come about in time. */
+static bool carried(struct heap *h, unsigned cpu, u64 until, bool wait, u64 *sum)
+{
+    const struct carry_cpu *k = cpu_part(h->carry, PLAT_CPU_STRIDE * cpu);
+
+    for (unsigned turns = 0;; turns++) {
+        /* In this order: what has ended had begun, so if the two are equal nothing was under way between. */
+        u64 ended = __atomic_load_n(&k->ended, __ATOMIC_ACQUIRE);
+        u64 begun = __atomic_load_n(&k->begun, __ATOMIC_ACQUIRE);
+
+        if (begun == ended) {
+            *sum += begun;
+            return true;
+        }
+        if (wait ? plat_cycles() >= until : turns >= TURNS_OFF)
+            return false;
+        if (wait)
+            tick(h);
+        plat_relax();
+    }
+}
+
+/* Nothing is on its way at some moment during the call; *moves says how much had been moved until then. */
+static bool all_put_down(struct heap *h, u64 until, bool wait, u64 *moves)
+{
+    u64 over = __atomic_load_n(&h->destroys_over, __ATOMIC_SEQ_CST);
+
+    while (__atomic_load_n(&h->destroys, __ATOMIC_SEQ_CST)) {
+        if (!wait || plat_cycles() >= until)
+            return false;
+        tick(h);
+        plat_relax();
+        over = __atomic_load_n(&h->destroys_over, __ATOMIC_SEQ_CST);
+    }
+    *moves = over;
+    for (unsigned cpu = 0; cpu < h->cpus; cpu++)
+        if (!carried(h, cpu, until, wait, moves))
+            return false;
+    return true;
+}
+
+/* Whether something was moved since the last look, so that the try between may have missed it. */
+static bool moved(struct heap *h, struct shortage *s, bool wait)
+{
+    u64 before = s->moves, now = 0;
+    bool seen = s->seen;
+
+    if (!wait && s->tries++ >= TRIES_OFF)
+        return false;
+    if (!all_put_down(h, s->until, wait, &now))
+        return !wait; /* as one try with interrupts off counts; beyond `until` there is none */
+    s->seen = true;
+    s->moves = now;
+    return !seen || now != before;
+}
+
+bool heap_drain_others(struct heap *h, struct shortage *s)
+{
+    bool wait = GUARD(23, !FAULT(no_wait) && plat_may_wait());
+
+    if (h->cpus < 2 || (s->until && plat_cycles() >= s->until))
+        return false;
+    if (!s->until)
+        s->until = plat_cycles() + plat_cycles_hz() / 1000 * WAIT_MS;
+    if (ask_and_wait(h, s, wait)) {
+        s->seen = false; /* the next try is one among moves, and needs another look */
+        return true;
+    }
+    return GUARD_STEP(68) && moved(h, s, wait);
 }
 
 static bool owes(const struct heap *h, unsigned cpu)
@@ -252,13 +337,13 @@ void heap_drain_settle(struct heap *h)
 void heap_maintain(struct heap *h)
 {
     for (u32 i = 0; i < heap_cache_count(h); i++) {
+        unsigned long flags = plat_irq_save();
+        unsigned visit = heap_visit_begin(h);
         struct kmem_cache *c = heap_cache(h, i);
-        unsigned long flags;
 
-        if (!c || !c->limit || !c->front->maintain)
-            continue;
-        flags = plat_irq_save();
-        c->front->maintain(c);
+        if (c && c->limit && c->front->maintain)
+            c->front->maintain(c);
+        heap_visit_end(h, visit);
         plat_irq_restore(flags);
     }
 }

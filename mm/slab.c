@@ -178,16 +178,20 @@ static struct frame *slab_borrow(struct kmem_cache *c, struct cache_node *own)
 
 static struct frame *slab_make(struct kmem_cache *c, struct cache_cpu *cc)
 {
-    struct frame *s = slab_create(c);
+    struct carry_cpu *k;
     struct cache_node *n;
+    struct frame *s;
 
-    if (!s)
-        return NULL;
-    n = s->home;
-    spin_lock(&n->lock);
-    __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
-    free_objects_add(n, c->capacity);
-    slab_open_locked(c, n, s, cc, GUARD(59, n == cc->node));
+    k = carry_begin(c->carry);
+    s = slab_create(c);
+    if (s) {
+        n = s->home;
+        spin_lock(&n->lock);
+        __atomic_store_n(&n->slabs, n->slabs + 1, __ATOMIC_RELAXED);
+        free_objects_add(n, c->capacity);
+        slab_open_locked(c, n, s, cc, GUARD(59, n == cc->node));
+    }
+    carry_end_if(k, s != NULL);
     return s;
 }
 
@@ -515,16 +519,21 @@ void slab_ways(struct kmem_cache *c)
 
 static unsigned node_shrink(struct kmem_cache *c, struct cache_node *n)
 {
+    struct carry_cpu *k;
     struct list gone = LIST_INIT(gone);
-    unsigned long flags = spin_lock_irqsave(&n->lock);
-    unsigned count = n->empties;
+    unsigned long flags = plat_irq_save();
+    unsigned count;
 
+    k = carry_begin(c->carry);
+    spin_lock(&n->lock);
+    count = n->empties;
     list_splice_back(&gone, &n->empty);
     n->empties = 0;
     __atomic_store_n(&n->slabs, n->slabs - count, __ATOMIC_RELAXED);
     free_objects_add(n, -((u64)count * c->capacity));
     spin_unlock(&n->lock);
     release_all(c, &gone, CACHE_slab_free_shrink);
+    carry_end_if(k, count != 0);
     plat_irq_restore(flags);
     return count;
 }

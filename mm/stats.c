@@ -18,7 +18,7 @@ struct kmem_cache *heap_cache(struct heap *h, unsigned id)
 
     CHECK_VALUES(id < heap_cache_count(h), id, heap_cache_count(h));
     c = h->cache[id];
-    return __atomic_load_n(&c->dead, __ATOMIC_ACQUIRE) ? NULL : c;
+    return cache_alive(c) ? c : NULL;
 }
 
 const char *cache_name(const struct kmem_cache *c)
@@ -113,12 +113,14 @@ static u64 cache_sum(const struct kmem_cache *c, enum cache_counter i)
     return sum;
 }
 
+/* Of a dead cache too, or one that is just being made again: its counts stay, wherever its rows are. */
 static u64 calls_sum(const struct kmem_cache *c, u64 (*calls)(const u64 *row))
 {
+    const char *base = __atomic_load_n(&c->cpu_base, __ATOMIC_ACQUIRE);
     u64 sum = 0;
 
     for (unsigned cpu = 0; cpu < MAX(c->heap->cpus, 1u); cpu++)
-        sum += calls(cache_cpu(c, cpu)->ctr);
+        sum += calls(((const struct cache_cpu *)(const void *)(base + PLAT_CPU_STRIDE * cpu))->ctr);
     return sum;
 }
 

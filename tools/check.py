@@ -205,7 +205,7 @@ def step_tsan(options):
 
 def step_model(_):
     """Short programs of the allocator in every order of their atomic steps."""
-    return counted(*spawn(['build/model/tests/test_model'], timeout=300))
+    return counted(*spawn(['build/model/tests/test_model'], timeout=1200))
 
 
 def mutant_survives(program, test):
@@ -244,7 +244,8 @@ def step_mutants(options):
         return Result(failed=1, output=text)
     result = Result()
     for test, name in sorted({line[3:] for line in listed}):
-        one = counted(*spawn([f'build/host-asan/tests/test_{test}', name], env=TEST_ENV, timeout=60))
+        variant = 'model' if test == 'model' else 'host-asan'
+        one = counted(*spawn([f'build/{variant}/tests/test_{test}', name], env=TEST_ENV, timeout=60))
         if (one.passed, one.failed) != (1, 0):
             result.add(Result(failed=1, output=f'{one.output}without a mutant, {name} of test_{test} has to pass\n'))
     for number, path, what, _, name in listed:

@@ -114,20 +114,24 @@ static bool row_of_lock(struct row *row, const struct sent *sent, unsigned i)
     return true;
 }
 
+/* A visit is as long as the cache is looked at: its row stays where it is. */
 static bool row_of_cache(struct row *row, const struct sent *sent, unsigned i)
 {
     unsigned id = i / (sampler.cpus + 1), cpu = i % (sampler.cpus + 1);
+    unsigned visit = heap_visit_begin(kheap);
     const struct kmem_cache *cache = heap_cache(kheap, id);
 
     row->scope = SCOPE_cache;
     row->instance = id;
     row->gauges = cpu == sampler.cpus;
     row->cpu = row->gauges ? 0 : cpu;
-    if (!cache || id >= MAX_CACHES || !known(&sampler.cache_known[id]))
-        return false;
-    row->now = row->gauges ? row->values : cache_row(cache, cpu);
-    if (row->gauges)
-        cache_gauges(cache, row->values);
+    row->now = NULL;
+    if (cache && id < MAX_CACHES && known(&sampler.cache_known[id])) {
+        row->now = row->gauges ? row->values : cache_row(cache, cpu);
+        if (row->gauges)
+            cache_gauges(cache, row->values);
+    }
+    heap_visit_end(kheap, visit);
     row->sent = sent->cache + ((size_t)id * sampler.cpus + row->cpu) * NR_CACHE_COUNTERS;
     return row->now != NULL;
 }

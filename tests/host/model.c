@@ -18,6 +18,8 @@
  *   - At most so many switches from a CPU that could have gone on (preemptions); none of the known
  *     kinds of bug needs many. Giving way costs nothing.
  *
+ * The clock is one too: it ticks with each look at it, so a run does not depend on the machine.
+ *
  * What it does not show: orders that only a weaker memory model than sequential consistency allows
  * (x86 delays stores: between a store and a later load of the same CPU); interrupts.
  *
@@ -83,11 +85,19 @@ static struct {
     bool more_shared; /* found in this exploration, not yet in use */
     struct step trace[TRACE];
     u64 steps, run_steps;
+    u64 clock, clock_at_start; /* looks at it, which are its ticks */
     const char *why;
     char *area, *snapshot;
     u16 dirty[AREA_PAGES]; /* pages that a run has written to */
     unsigned dirty_count;
 } x;
+
+/* A tick a look: what waits for a time to pass waits until it has looked so often. */
+unsigned long long model_rdtscp(unsigned *aux)
+{
+    *aux = 0;
+    return ++x.clock;
+}
 
 /* -- choosing -- */
 
@@ -383,6 +393,7 @@ static void run_once(void)
     x.made = 0;
     x.preemptions = 0;
     x.run_steps = 0;
+    x.clock = x.clock_at_start;
     for (unsigned i = 0; i < x.m->cpus; i++) {
         struct coroutine *c = &x.cpu[i];
 
@@ -460,6 +471,7 @@ static void machine(const struct model *m)
     CHECK_VALUES(model_heap && heap_cpus_init(model_heap, m->cpus), need, m->cpus);
     if (m->setup)
         m->setup();
+    x.clock_at_start = x.clock;
     x.snapshot = malloc(AREA_BYTES);
     CHECK(x.snapshot != NULL);
     memcpy(x.snapshot, x.area, AREA_BYTES);

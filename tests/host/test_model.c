@@ -8,11 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
-#include "sim_plat.h"
+#include "model_programs.h"
 #include "../../mm/magazine_impl.h"
 
-#define h     model_heap
 #define LIMIT 2000000u
 
 static void *block, *other; /* of the set-up */
@@ -24,7 +22,7 @@ static u64 badfrees(enum badfree_kind kind)
     return heap_badfree_count(h, kind);
 }
 
-static u64 all_badfrees(void)
+u64 model_badfrees(void)
 {
     u64 g[NR_GLOBAL_COUNTERS] = {0};
 
@@ -32,7 +30,7 @@ static u64 all_badfrees(void)
     return g[GLOBAL_bad_frees];
 }
 
-static void whole(void)
+void model_whole(void)
 {
     struct heap_fault f = {0};
 
@@ -40,7 +38,7 @@ static void whole(void)
         model_fail(f.what);
 }
 
-static u64 in_use(const struct kmem_cache *c)
+u64 model_in_use(const struct kmem_cache *c)
 {
     struct balance b;
 
@@ -94,20 +92,20 @@ static void free_block_in_bulk(void)
 static void one_object_freed(void)
 {
     MODEL_EXPECT(winners() == 1);
-    MODEL_EXPECT(all_badfrees() == 1);
+    MODEL_EXPECT(model_badfrees() == 1);
     MODEL_EXPECT(badfrees(BADFREE_double) + badfrees(BADFREE_free_page) == 1);
-    MODEL_EXPECT(in_use(&h->kmalloc[2]) == (other ? 1 : 0));
-    whole();
+    MODEL_EXPECT(model_in_use(&h->kmalloc[2]) == (other ? 1 : 0));
+    model_whole();
 }
 
 /* The page of the slab may be somebody's by the time the loser looks. */
 static void one_object_freed_and_page_taken(void)
 {
     MODEL_EXPECT(winners() == 1);
-    MODEL_EXPECT(all_badfrees() == 1);
+    MODEL_EXPECT(model_badfrees() == 1);
     MODEL_EXPECT(model_run.got[2] != NULL);
-    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 0);
-    whole();
+    MODEL_EXPECT(model_in_use(&h->kmalloc[2]) == 0);
+    model_whole();
 }
 
 static void take_slab_page(void)
@@ -124,9 +122,9 @@ static void both_objects_freed(void)
 {
     MODEL_EXPECT(winners() == 1);
     MODEL_EXPECT(model_run.got[2] == other);
-    MODEL_EXPECT(all_badfrees() == 1);
-    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 0);
-    whole();
+    MODEL_EXPECT(model_badfrees() == 1);
+    MODEL_EXPECT(model_in_use(&h->kmalloc[2]) == 0);
+    model_whole();
 }
 
 static bool is_object_state(const volatile void *p)
@@ -147,8 +145,8 @@ static void one_large_freed(void)
 {
     MODEL_EXPECT(winners() == 1);
     MODEL_EXPECT(badfrees(BADFREE_free_page) == 1);
-    MODEL_EXPECT(all_badfrees() == 1);
-    whole();
+    MODEL_EXPECT(model_badfrees() == 1);
+    model_whole();
 }
 
 static void pages_setup(void)
@@ -201,8 +199,8 @@ static void pages_are_apart(void)
     for (unsigned i = 0; i < MODEL_CPUS; i++)
         for (unsigned j = 0; j < i; j++)
             MODEL_EXPECT(!model_run.got[i] || model_run.got[i] != model_run.got[j]);
-    MODEL_EXPECT(all_badfrees() == 0);
-    whole();
+    MODEL_EXPECT(model_badfrees() == 0);
+    model_whole();
 }
 
 static bool is_any_flag(const volatile void *p)
@@ -250,7 +248,7 @@ static void neighbours_merged(void)
     MODEL_EXPECT(pages_out() == out_before);
     MODEL_EXPECT(TAG_KIND(frame_tag_load(frame_of(&h->frames, block))) != FRAME_FREE ||
                  TAG_KIND(frame_tag_load(frame_of(&h->frames, other))) != FRAME_FREE);
-    whole();
+    model_whole();
 }
 
 static bool is_page_lock(const volatile void *p)
@@ -281,9 +279,9 @@ static void slab_is_whole(void)
 
     for (unsigned i = 0; i < MODEL_CPUS; i++)
         taken += model_run.got[i] != NULL;
-    MODEL_EXPECT(all_badfrees() == 0);
-    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 2 + taken - winners());
-    whole();
+    MODEL_EXPECT(model_badfrees() == 0);
+    MODEL_EXPECT(model_in_use(&h->kmalloc[2]) == 2 + taken - winners());
+    model_whole();
 }
 
 static void bulk_and_back(void)
@@ -300,9 +298,9 @@ static void bulk_and_back(void)
 static void one_is_left(void)
 {
     MODEL_EXPECT(winners() == 1);
-    MODEL_EXPECT(all_badfrees() == 0);
-    MODEL_EXPECT(in_use(&h->kmalloc[2]) == 1);
-    whole();
+    MODEL_EXPECT(model_badfrees() == 0);
+    MODEL_EXPECT(model_in_use(&h->kmalloc[2]) == 1);
+    model_whole();
 }
 
 static bool is_cache_lock(const volatile void *p)
@@ -330,7 +328,7 @@ static void one_was_found(void)
 {
     MODEL_EXPECT(model_run.got[0] != NULL);
     MODEL_EXPECT(model_run.ok[1]);
-    whole();
+    model_whole();
 }
 
 /* -- what the last page needs lies in another CPU's array: it is asked, and serves when it looks. A kick does
@@ -390,7 +388,7 @@ static void take_last_page(void)
 }
 
 /* Answers until so many have taken. */
-static void serve(unsigned takers)
+void model_serve(unsigned takers)
 {
     while (__atomic_load_n(&model_run.over, __ATOMIC_SEQ_CST) < takers) {
         heap_drain_serve(h);
@@ -401,20 +399,20 @@ static void serve(unsigned takers)
 static void take_and_serve(void)
 {
     take_last_page();
-    serve(2);
+    model_serve(2);
 }
 
 /* Frees what was missing, first. */
 static void free_and_serve_one(void)
 {
     model_run.ok[1] = heap_kfree(h, held[0]);
-    serve(1);
+    model_serve(1);
 }
 
 static void free_and_serve_two(void)
 {
     model_run.ok[1] = heap_kfree(h, held[0]);
-    serve(2);
+    model_serve(2);
 }
 
 static void one_got_the_last_page(void)
@@ -427,9 +425,9 @@ static void one_got_the_last_page(void)
     for (host_cpu_id = 0; host_cpu_id < h->cpus; host_cpu_id++)
         heap_drain_serve(h); /* what was asked last, and nobody waited for */
     host_cpu_id = 0;
-    MODEL_EXPECT(all_badfrees() == 0);
-    MODEL_EXPECT(in_use(h->by_size[(HELD_SIZE - 1) / KMALLOC_ALIGN]) == 0);
-    whole();
+    MODEL_EXPECT(model_badfrees() == 0);
+    MODEL_EXPECT(model_in_use(h->by_size[(HELD_SIZE - 1) / KMALLOC_ALIGN]) == 0);
+    model_whole();
 }
 
 /* -- a cache that goes while memory is short elsewhere -- */
@@ -467,7 +465,7 @@ static void cache_is_gone(void)
 {
     MODEL_EXPECT(model_run.ok[0]);
     MODEL_EXPECT(heap_cache(h, cache->id) == NULL);
-    whole();
+    model_whole();
 }
 
 /* -- magazines and sheaves that change hands. At first CPU 0's two are empty, CPU 1's two are full, and one
@@ -588,9 +586,9 @@ static void hands_are_whole(void)
         taken += model_run.got[i] != NULL;
     MODEL_EXPECT(taken > 0 || model_run.ok[1]);
     MODEL_EXPECT(winners() <= 1);
-    MODEL_EXPECT(all_badfrees() == 0);
-    MODEL_EXPECT(in_use(cache) == hands_in_use + taken - winners());
-    whole();
+    MODEL_EXPECT(model_badfrees() == 0);
+    MODEL_EXPECT(model_in_use(cache) == hands_in_use + taken - winners());
+    model_whole();
 }
 
 static bool is_depot_lock(const volatile void *p)
@@ -773,7 +771,7 @@ static const struct model models[] = {
     {"two are short at once, and each has what the other needs",
      ONE_SLAB,
      2,
-     2,
+     1,
      two_hold_setup,
      {take_and_serve, take_and_serve},
      one_got_the_last_page,
@@ -886,22 +884,26 @@ static bool ask_mutant(const struct model *m)
 
 int main(int argc, char **argv)
 {
+    const struct models lists[] = {{models, ARRAY_SIZE(models)}, life_models, shortage_models};
     unsigned passed = 0, failed = 0;
 
-    for (unsigned i = 0; i < ARRAY_SIZE(models); i++) {
-        if (argc > 1 && !strstr(models[i].name, argv[1]))
-            continue;
-        if (ask(&models[i]))
-            passed++;
-        else
-            failed++;
-        if (models[i].mutant == MUTANT_NONE)
-            continue;
-        if (ask_mutant(&models[i]))
-            passed++;
-        else
-            failed++;
-    }
+    for (unsigned list = 0; list < ARRAY_SIZE(lists); list++)
+        for (unsigned i = 0; i < lists[list].count; i++) {
+            const struct model *m = &lists[list].at[i];
+
+            if (argc > 1 && !strstr(m->name, argv[1]))
+                continue;
+            if (ask(m))
+                passed++;
+            else
+                failed++;
+            if (m->mutant == MUTANT_NONE)
+                continue;
+            if (ask_mutant(m))
+                passed++;
+            else
+                failed++;
+        }
     printf("%u passed, %u failed\n", passed, failed);
     return failed || !passed;
 }
