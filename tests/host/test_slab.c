@@ -302,6 +302,79 @@ TEST(cpus_refill_from_slabs_of_their_own)
     }
 }
 
+/* -- and however often they take turns, under every front end that has arrays -- */
+
+#define TURNS   40u
+#define A_TURN  13u /* divides no array's size: turns change in mid-batch */
+#define OF_EACH (TURNS * A_TURN)
+
+static struct turns {
+    struct test_heap t;
+    unsigned count[2];
+    void *p[2][OF_EACH];
+} turns;
+
+static void take_a_turn(void *arg)
+{
+    unsigned me = plat_cpu_id();
+
+    (void)arg;
+    for (unsigned i = 0; i < A_TURN; i++)
+        turns.p[me][turns.count[me]++] = heap_kmalloc(turns.t.h, 64);
+}
+
+/* So that a CPU has whatever its front end gives it at its first free. */
+static void take_and_give(void *arg)
+{
+    (void)arg;
+    EXPECT_TRUE(heap_kfree(turns.t.h, heap_kmalloc(turns.t.h, 64)));
+}
+
+static void give_all(void *arg)
+{
+    unsigned me = plat_cpu_id();
+
+    (void)arg;
+    for (unsigned i = 0; i < turns.count[me]; i++)
+        EXPECT_TRUE(heap_kfree(turns.t.h, turns.p[me][i]));
+}
+
+/* No object of one CPU lies in a slab of the other's, so none shares a line with one. A magazine that is being
+ * filled is nobody's: its CPU has no room then, and must be served as one with a front end all the same. */
+TEST(cpus_in_turn_never_get_neighbours)
+{
+    static const char *const own[] = {
+        "front=bounded",
+        "front=bounded objstate=side bounded.objects=1",
+        "front=sheaf",
+        "front=sheaf objstate=off sheaf.cap=3",
+        "front=magazine",
+        "front=magazine objstate=side",
+        "front=magazine objstate=off mag.resize=off latency=on",
+    };
+
+    for (unsigned a = 0; a < 2 * ARRAY_SIZE(own); a++) {
+        const struct kmem_cache *c;
+        unsigned shared = 0;
+
+        memset(&turns, 0, sizeof(turns));
+        REQUIRE(heap_new(&turns.t, own[a / 2], 32, 2));
+        c = &turns.t.h->kmalloc[2];
+        for (unsigned cpu = 0; a % 2 && cpu < 2; cpu++)
+            plat_run_on_cpus((u64)1 << cpu, take_and_give, NULL);
+        for (unsigned i = 0; i < 2 * TURNS; i++)
+            plat_run_on_cpus((u64)1 << i % 2, take_a_turn, NULL);
+        for (unsigned i = 0; i < OF_EACH; i++)
+            for (unsigned j = 0; j < OF_EACH; j++)
+                shared += object_slab(c, turns.p[0][i]) == object_slab(c, turns.p[1][j]);
+        EXPECT_EQ(shared, 0u);
+        EXPECT_TRUE(heap_good(&turns.t));
+        plat_run_on_cpus(3, give_all, NULL);
+        EXPECT_TRUE(heap_good(&turns.t));
+        heap_delete(&turns.t);
+    }
+}
+
 /* With no page left, what another CPU refills from is better than nothing. */
 TEST(in_a_shortage_slabs_are_shared)
 {
