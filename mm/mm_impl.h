@@ -449,7 +449,7 @@ struct drain_cpu {
 } ALIGNED(CACHE_LINE);
 
 /* Internal caches that sheaves come from: blocks of 64 to 2048 bytes. Made with the first cache that
- * may need one. */
+ * says it will need some; a sheaf that is wanted without them is a page. */
 #define SHEAF_POOLS    6u
 #define SHEAF_POOL_MIN ((size_t)64)
 enum { POOLS_NONE, POOLS_IN_THE_MAKING, POOLS_MADE };
@@ -485,7 +485,8 @@ struct heap {
     struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
     struct kmem_cache sheaf_pool[SHEAF_POOLS];
-    u32 pools; /* atomic: POOLS_NONE, … */
+    u32 pools;      /* atomic: POOLS_NONE, … */
+    u32 pools_made; /* how many of them; by whoever makes them */
 
     u32 nodes;             /* fixed after init */
     u8 cpu_node[MAX_CPUS]; /* fixed once the CPUs have rows; 0 before */
@@ -650,7 +651,8 @@ extern const struct front_ops front_magazine; /* front_magazine.c */
 bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f);
 
 /* cache.c */
-/* Makes the caches that sheaves come from; false: no memory. Thread context. heap.c */
+/* Makes the caches that sheaves come from; false: no memory, or no place in the table. Whoever asks
+ * again later tries again. Thread context. heap.c */
 NODISCARD bool sheaf_pools_make(struct heap *h);
 /* ALLOCATED → RCU, and counted as a free; false: refused. */
 NODISCARD bool cache_claim_rcu(struct kmem_cache *c, void *obj);
