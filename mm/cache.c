@@ -177,9 +177,16 @@ static u32 cache_modes(const struct heap *h)
     return mode;
 }
 
+static bool is_kmalloc_class(const struct heap *h, const struct kmem_cache *c)
+{
+    return c >= h->kmalloc && c < h->kmalloc + KMALLOC_CLASSES;
+}
+
 static const struct front_ops *front_chosen(const struct heap *h, const struct kmem_cache *c)
 {
     if (c->internal || h->front == V_front_none)
+        return NULL;
+    if (h->typed_direct && !is_kmalloc_class(h, c))
         return NULL;
     switch (h->front) {
     case V_front_sheaf:

@@ -76,6 +76,7 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->stats_large = k->stats_large;
     h->poison = k->poison;
     h->front = k->front;
+    h->typed_direct = k->typed == V_typed_direct;
     h->objstate = k->objstate;
     h->min_partial = (u32)k->slab_min_partial;
     h->bounded_objects = (u32)k->bounded_objects;

@@ -76,11 +76,13 @@ struct kmem_cache_args {
     const char *name;
     size_t size;
     size_t align; /* 0: KMALLOC_ALIGN; a power of two up to PAGE_SIZE */
-    void (*ctor)(
-        void *obj); /* runs once an object, when its slab is made; such caches bypass the arrays */
+    /* ctor runs once an object, when its slab is made, and dtor when it goes. In between an object is
+     * kept, in slab or front end, as its user left it: free it constructed. */
+    void (*ctor)(void *obj);
     void (*dtor)(void *obj);
     /* Objects that its front end should hold for each CPU, which is also what a prefill can have
-     * without going to the slabs; 0: the front end decides. Needed by those who prefill. */
+     * without going to the slabs; 0: the front end decides. Where no front end serves the cache
+     * (front=none, typed=direct) it is only what a prefill is expected to ask for. */
     unsigned front_capacity;
 };
 NODISCARD struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *args);

@@ -462,6 +462,7 @@ struct heap {
     bool owner_lock;  /* owner=lock */
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
+    bool typed_direct; /* typed=direct: only kmalloc's classes have a front end */
     u32 min_partial, bounded_objects, bounded_bytes;
     u32 sheaf_cap, barn_full, barn_empty;
     bool prefill_barn, barn_partial, barn_swap;
