@@ -5,6 +5,10 @@
  * on. An empty array goes to the slow path. Free: claim the object (the compare-and-swap that makes a
  * second free fail), then push; a full array spills first.
  *
+ * What is counted: a call is slow if it took a lock, which others may want too: the cache's for objects
+ * from or to slabs, a barn's or depot's for a trade. It is fast if what the CPU itself held was enough,
+ * also where two sheaves or magazines changed places for it. So hit rates compare across front ends.
+ *
  * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
  * and one made again under its name takes its id and goes on with its counts.
  *
@@ -82,13 +86,14 @@ bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags, str
 static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
                           struct cache_cpu *cc)
 {
-    void *obj = c->front->refill(c, cc);
+    bool own;
+    void *obj = c->front->refill(c, cc, &own);
 
     if (unlikely(!obj))
         return cache_alloc_short(c, flags);
     if (unlikely(!object_allocate(c, obj, c->objstate)))
         return object_corrupt(c, obj);
-    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
+    plat_counter_add(&cc->ctr[own ? CACHE_alloc_fast : CACHE_alloc_slow], 1);
     plat_irq_restore(flags);
     object_show(obj, size);
     return obj;
@@ -96,8 +101,9 @@ static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags
 
 static bool free_put(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
-    c->front->put(c, cc, obj);
-    plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+    bool own = c->front->put(c, cc, obj);
+
+    plat_counter_add(&cc->ctr[own ? CACHE_free_fast : CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
 }
@@ -115,7 +121,7 @@ void cache_put_back(struct kmem_cache *c, void *obj)
     if (!cc->on)
         slab_put_one(c, obj);
     else
-        c->front->put(c, cc, obj);
+        (void)c->front->put(c, cc, obj);
 }
 
 /* Says why an object could not be claimed. */

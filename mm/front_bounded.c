@@ -31,8 +31,9 @@ static ALWAYS_INLINE void *refill(struct kmem_cache *c, struct cache_cpu *cc)
     return cc->object[got - 1];
 }
 
-static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
+    *own = false;
     return refill(c, cc);
 }
 
@@ -73,14 +74,15 @@ static bool bounded_free(struct kmem_cache *c, void *obj, unsigned long flags, s
     return true;
 }
 
-static void bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+static bool bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
     if (cc->count >= cc->limit) {
         spill(c, cc, obj);
-        return;
+        return false;
     }
     cc->object[cc->count] = obj;
     cache_cpu_count(cc, cc->count + 1);
+    return true;
 }
 
 static unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)

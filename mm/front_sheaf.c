@@ -166,12 +166,13 @@ static void swap(struct cache_cpu *cc)
     set_spare(cc, main, n);
 }
 
-static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
     struct sheaf *full;
     unsigned got;
 
-    if (GUARD(4, cc->spare_count)) {
+    *own = GUARD(4, cc->spare_count);
+    if (*own) {
         swap(cc);
         return main_pop(cc);
     }
@@ -243,7 +244,8 @@ static void flush_spare(struct kmem_cache *c, struct cache_cpu *cc)
     set_spare(cc, cc->spare, 0);
 }
 
-static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
+/* True: the CPU's own sheaves had it. */
+static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
 {
     struct sheaf *empty = NULL;
 
@@ -253,11 +255,11 @@ static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
             install_empty(c, cc, empty);
         else
             allocate_empty(c, cc);
-        return;
+        return false;
     }
     if (GUARD(3, cc->spare_count < cc->limit)) {
         swap(cc);
-        return;
+        return true;
     }
     cc->main->size = (u32)cc->count;
     switch (barn_trade_full(c, cc->main, &empty)) {
@@ -272,14 +274,16 @@ static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
         allocate_empty(c, cc);
         break;
     }
+    return false;
 }
 
-static void sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+static bool sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
-    if (cc->count >= cc->limit)
-        make_room(c, cc);
+    bool own = cc->count < cc->limit || make_room(c, cc);
+
     ASSERT(cc->count < cc->limit);
     main_push(cc, obj);
+    return own;
 }
 
 /* -- the RCU sheaf -- */

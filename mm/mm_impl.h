@@ -328,10 +328,11 @@ struct front_ops {
     bool (*cpu_init)(struct kmem_cache *c, struct cache_cpu *cc);
     void (*cpu_exit)(struct cache_cpu *cc);
     void (*exit)(struct kmem_cache *c);
-    /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. */
-    void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc);
-    /* Takes a CACHED object; makes room first if there is none. */
-    void (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+    /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. *own gets
+     * whether what the CPU held elsewhere was enough, so that no lock was taken: the call is a fast one then. */
+    void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc, bool *own);
+    /* Takes a CACHED object; makes room first if there is none. Returns the same. */
+    bool (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
     /* Either may be NULL. The same two up to the end of the caller's call, in one function: they
      * count it, restore interrupts, and for an allocation move the object to ALLOCATED. */
     void *(*alloc)(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc);
