@@ -63,8 +63,8 @@ NODISCARD void *heap_kmalloc_aligned(struct heap *h, size_t size, size_t align);
 NODISCARD void *heap_krealloc_aligned(struct heap *h, void *p, size_t size, size_t align);
 /* Frees n blocks of any kind and size, NULLs among them; returns how many were not refused. */
 size_t heap_kfree_bulk(struct heap *h, size_t n, void *const *p);
-/* Frees p (kmalloc's, or a cache's) when every reader that may see it now is gone. head lies in p and
- * is the allocator's from now on. Counted as a free at once; a second free is refused at once.
+/* Frees p (kmalloc's, or a cache's) when every reader that may see it now is gone. head lies in p's usable
+ * bytes, else it is a bad free, and is the allocator's from now on. Counted as a free at once; a second free is refused at once.
  * False: refused. Never waits; thread and interrupt. */
 bool heap_kfree_rcu(struct heap *h, void *p, struct rcu_head *head);
 /* Waits until all that any CPU freed so before is free. Thread context on CPU 0, as rcu_barrier. */
@@ -180,7 +180,7 @@ const u64 *heap_matrix_row(const struct heap *h, unsigned cpu);
 struct badfree_report {
     enum badfree_kind kind;
     u64 address;
-    u64 found;                      /* the state word, tag or order that was found */
+    u64 found;                      /* the state word, tag, order or rcu_head that was found */
     const struct kmem_cache *cache; /* or NULL */
 };
 /* Called for each refused free, after it was counted; any context. One handler a heap. */
