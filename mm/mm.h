@@ -109,7 +109,8 @@ unsigned kmem_cache_sheaf_size(const struct sheaf *s); /* objects left */
  * the front end has in common. */
 unsigned kmem_cache_shrink(struct kmem_cache *c);
 /* False and *busy objects while any is in use. Thread context on CPU 0; drains every CPU, and waits
- * for what kfree_rcu still holds. */
+ * for what kfree_rcu still holds. True: c is dead, and until one of its name is made again every allocation
+ * from it is NULL or false and every free to it is refused. */
 NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 
 /* Empties the calling CPU's arrays of every cache into the slabs. */

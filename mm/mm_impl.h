@@ -407,6 +407,12 @@ struct kmem_cache {
     struct depot depot;
 };
 
+/* Destroyed, and not made again: nobody's to allocate from. */
+static inline bool cache_is_dead(const struct kmem_cache *c)
+{
+    return __atomic_load_n(&c->dead, __ATOMIC_ACQUIRE) != 0;
+}
+
 /* The order of the block whose head carries tag. */
 static inline unsigned tag_order(u64 tag)
 {

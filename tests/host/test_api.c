@@ -493,3 +493,52 @@ TEST(destroy_counts_what_is_out_and_drains_what_is_not)
             heap_delete(&t);
         }
 }
+
+/* Whoever keeps the pointer gets nothing from it, however he asks, and can free nothing to it; and a cache made
+ * again under the name is a cache like any. */
+TEST(a_dead_cache_gives_and_takes_nothing)
+{
+    for (unsigned a = 0; a < ARRAY_SIZE(arms); a++)
+        for (unsigned asks = 0; asks < 2; asks++) {
+            const struct kmem_cache_args args = {"mortal", 72, 0, NULL, NULL, asks ? 8 : 0};
+            struct kmem_cache *c;
+            struct test_heap t;
+            struct sheaf *s;
+            void *p[40], *old;
+            u64 pages;
+
+            REQUIRE(heap_new(&t, arms[a], 32, 2));
+            c = kmem_cache_create(t.h, &args);
+            REQUIRE(c != NULL);
+            REQUIRE((old = kmem_cache_alloc(c)) != NULL);
+            EXPECT_TRUE(kmem_cache_free(c, old));
+            REQUIRE((s = kmem_cache_prefill_sheaf(c, 5)) != NULL);
+            while ((p[0] = kmem_cache_alloc_from_sheaf(c, s)))
+                EXPECT_TRUE(kmem_cache_free(c, p[0]));
+            EXPECT_TRUE(kmem_cache_destroy(c, NULL)); /* s is empty: it holds nothing of c */
+            pages = heap_pages_free(t.h);
+
+            EXPECT_NULL(kmem_cache_alloc(c));
+            EXPECT_FALSE(kmem_cache_alloc_bulk(c, 40, p));
+            EXPECT_NULL(kmem_cache_prefill_sheaf(c, 1));
+            EXPECT_NULL(kmem_cache_prefill_sheaf(c, 500));
+            EXPECT_FALSE(kmem_cache_refill_sheaf(c, &s, 1));
+            EXPECT_NULL(kmem_cache_alloc_from_sheaf(c, s));
+            EXPECT_FALSE(kmem_cache_free(c, old));
+            EXPECT_EQ(kmem_cache_free_bulk(c, 1, &old), 0u);
+            EXPECT_EQ(kmem_cache_shrink(c), 0u);
+            EXPECT_EQ(heap_pages_free(t.h), pages);
+            EXPECT_EQ(c->node[0].slabs, 0u);
+            kmem_cache_return_sheaf(c, s);
+            EXPECT_TRUE(heap_good(&t));
+
+            EXPECT_TRUE(kmem_cache_create(t.h, &args) == c);
+            REQUIRE(kmem_cache_alloc_bulk(c, 40, p));
+            EXPECT_EQ(kmem_cache_free_bulk(c, 40, p), 40u);
+            REQUIRE((p[0] = kmem_cache_alloc(c)) != NULL);
+            EXPECT_TRUE(kmem_cache_free(c, p[0]));
+            EXPECT_TRUE(kmem_cache_destroy(c, NULL));
+            EXPECT_TRUE(heap_good(&t));
+            heap_delete(&t);
+        }
+}
