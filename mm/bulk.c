@@ -61,6 +61,8 @@ bool kmem_cache_alloc_bulk(struct kmem_cache *c, size_t n, void **out)
     size_t got = 0;
     u64 fast = 0;
 
+    if (GUARD_STEP(97) && unlikely(cache_is_dead(c)))
+        return false;
     while (got < n) {
         unsigned some = gather(c, out + got, (unsigned)MIN(n - got, (size_t)BULK_CHUNK), &fast);
 

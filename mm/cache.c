@@ -5,9 +5,14 @@
  * on. An empty array goes to the slow path. Free: claim the object (the compare-and-swap that makes a
  * second free fail), then push; a full array spills first.
  *
+ * What is counted: a call is slow if it took a lock, which others may want too: the cache's for objects
+ * from or to slabs, a barn's or depot's for a trade. It is fast if what the CPU itself held was enough,
+ * also where two sheaves or magazines changed places for it. So hit rates compare across front ends.
+ *
  * A name stands for a cache as long as the boot lasts: a destroyed cache stays in the table, dead,
  * and one made again under its name takes its id and goes on with its counts. Its shape may be another
- * then; visit.c says who may look at it when.
+ * then; visit.c says who may look at it when. Who still allocates from a dead one gets nothing: its calls
+ * are exchanged (ways.c gives it some again), which costs the living none.
  *
  * Locking: caches_lock for the table. Contexts: alloc and free thread and interrupt; create and
  * destroy thread. */
@@ -83,16 +88,17 @@ bool cache_free_direct(struct kmem_cache *c, void *obj, unsigned long flags, str
 static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags,
                           struct cache_cpu *cc)
 {
+    bool own;
     void *obj;
 
     cache_cpu_filling(cc, true);
-    obj = c->front->refill(c, cc);
+    obj = c->front->refill(c, cc, &own);
     cache_cpu_filling(cc, false);
     if (unlikely(!obj))
         return cache_alloc_short(c, flags);
     if (unlikely(!object_allocate(c, obj, c->objstate)))
         return object_corrupt(c, obj);
-    plat_counter_add(&cc->ctr[CACHE_alloc_slow], 1);
+    plat_counter_add(&cc->ctr[own ? CACHE_alloc_fast : CACHE_alloc_slow], 1);
     plat_irq_restore(flags);
     object_show(obj, size);
     return obj;
@@ -100,8 +106,9 @@ static void *alloc_refill(struct kmem_cache *c, size_t size, unsigned long flags
 
 static bool free_put(struct kmem_cache *c, void *obj, unsigned long flags, struct cache_cpu *cc)
 {
-    c->front->put(c, cc, obj);
-    plat_counter_add(&cc->ctr[CACHE_free_slow], 1);
+    bool own = c->front->put(c, cc, obj);
+
+    plat_counter_add(&cc->ctr[own ? CACHE_free_fast : CACHE_free_slow], 1);
     plat_irq_restore(flags);
     return true;
 }
@@ -119,7 +126,7 @@ void cache_put_back(struct kmem_cache *c, void *obj)
     if (!cc->on)
         slab_put_one(c, obj);
     else
-        c->front->put(c, cc, obj);
+        (void)c->front->put(c, cc, obj);
 }
 
 /* Says why an object could not be claimed. */
@@ -184,9 +191,16 @@ static u32 cache_modes(const struct heap *h)
     return mode;
 }
 
+static bool is_kmalloc_class(const struct heap *h, const struct kmem_cache *c)
+{
+    return c >= h->kmalloc && c < h->kmalloc + KMALLOC_CLASSES;
+}
+
 static const struct front_ops *front_chosen(const struct heap *h, const struct kmem_cache *c)
 {
     if (c->internal || h->front == V_front_none)
+        return NULL;
+    if (h->typed_direct && !is_kmalloc_class(h, c))
         return NULL;
     switch (h->front) {
     case V_front_sheaf:
@@ -439,6 +453,22 @@ static u64 empty_out(struct kmem_cache *c)
     return used;
 }
 
+static void *alloc_dead(struct kmem_cache *c, size_t size)
+{
+    (void)c;
+    (void)size;
+    return NULL;
+}
+
+/* LIVE → DYING; of two who destroy it one does. */
+static bool life_ends(struct kmem_cache *c)
+{
+    u32 live = CACHE_LIVE;
+
+    return __atomic_compare_exchange_n(&c->life, &live, CACHE_DYING, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+
 bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
 {
     struct heap *h = c->heap;
@@ -447,13 +477,20 @@ bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy)
     if (rcu_pending(c) && GUARD_STEP(54))
         heap_kfree_rcu_barrier(h);
     __atomic_fetch_add(&h->destroys, 1, __ATOMIC_SEQ_CST);
-    if (GUARD_STEP(63))
-        life_set(c, CACHE_DYING);
+    if (GUARD_STEP(63) && !life_ends(c)) {
+        __atomic_fetch_sub(&h->destroys, 1, __ATOMIC_SEQ_CST);
+        if (busy)
+            *busy = 0;
+        return false;
+    }
     if (GUARD_STEP(64))
         heap_visits_wait(h);
     used = empty_out(c);
-    if (!used)
+    if (!used) {
         cpus_exit(c, h->cpus);
+        if (GUARD_STEP(96))
+            c->calls.alloc = alloc_dead;
+    }
     life_set(c, used ? CACHE_LIVE : CACHE_DEAD);
     __atomic_fetch_add(&h->destroys_over, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_sub(&h->destroys, 1, __ATOMIC_SEQ_CST);

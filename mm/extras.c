@@ -57,8 +57,12 @@ bool zone_checked(struct kmem_cache *c, void *obj)
 
 bool cache_claim_rcu(struct kmem_cache *c, void *obj)
 {
+    u32 from = allocated_by(c, obj);
+
     if (!claim_extras(c, obj, c->objstate, OBJECT_RCU))
         return false;
+    if (unlikely(from < MAX_CPUS))
+        matrix_count(c->heap, from);
     plat_counter_add(&cache_cpu_mine(c)->ctr[CACHE_free_rcu], 1);
     return true;
 }

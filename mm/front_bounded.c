@@ -8,8 +8,12 @@
  *
  * Protection: the owning CPU runs with interrupts off for the few instructions of a pop or push,
  * and for the exchange; an interrupt therefore always finds a whole array. Nobody else touches it:
- * a drain of all CPUs runs on each of them. What it does not do: sharing between CPUs, resizing,
- * caches with constructors (their arrays have no room).
+ * a drain of all CPUs runs on each of them. What it does not do: sharing between CPUs, resizing.
+ *
+ * Objects of a cache with a constructor lie in the array as they lie in the slab: as their user left
+ * them. No fill touches them (extras_impl.h), and the destructor meets them when their slab goes. The
+ * published bounded arrays serve no typed caches at all; that is typed=direct, under which this front end
+ * is not chosen for one (cache.c).
  *
  * Locking: none; slab_take and slab_put take the cache lock. Contexts: thread, interrupt;
  * interrupts off. */
@@ -30,8 +34,9 @@ static ALWAYS_INLINE void *refill(struct kmem_cache *c, struct cache_cpu *cc)
     return likely(got) ? cc->object[got - 1] : NULL;
 }
 
-static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *bounded_refill(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
+    *own = false;
     return refill(c, cc);
 }
 
@@ -72,14 +77,15 @@ static bool bounded_free(struct kmem_cache *c, void *obj, unsigned long flags, s
     return true;
 }
 
-static void bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+static bool bounded_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
     if (cc->count >= cc->limit) {
         spill(c, cc, obj);
-        return;
+        return false;
     }
     cc->object[cc->count] = obj;
     cache_cpu_count(cc, cc->count + 1);
+    return true;
 }
 
 static unsigned bounded_drain(struct kmem_cache *c, struct cache_cpu *cc)
@@ -100,8 +106,6 @@ static void bounded_size(const struct heap *h, struct kmem_cache *c)
 {
     u32 limit = MIN(h->bounded_objects, h->bounded_bytes / c->size);
 
-    if (c->ctor)
-        return;
     if (c->asked)
         limit = c->asked;
     c->limit = MAX(limit, 1u);

@@ -105,12 +105,13 @@ static void *fill(struct kmem_cache *c, struct cache_cpu *cc)
     return got ? main_pop(cc) : NULL;
 }
 
-static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *magazine_refill(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
     struct sheaf *full;
     void *obj;
 
-    if (cc->spare_count) {
+    *own = cc->spare_count != 0;
+    if (*own) {
         swap(c, cc);
         return main_pop(cc);
     }
@@ -157,16 +158,19 @@ static bool trade_full(struct kmem_cache *c, struct cache_cpu *cc)
     return true;
 }
 
-/* Room in the loaded magazine; false: there is none to be had. */
-static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
+/* Room in the loaded magazine; false: there is none to be had. *own gets whether it was the CPU's already:
+ * what there is after a trip to the depot or to memory was not. */
+static bool make_room(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
     for (unsigned tries = 0; tries < ROOM_TRIES; tries++) {
+        *own = tries == 0;
         if (cc->count < cc->limit)
             return true;
         if (cc->spare && GUARD(34, cc->spare_count == 0)) {
             swap(c, cc);
             return true;
         }
+        *own = false;
         if (trade_full(c, cc))
             return true;
         if (!bring_empty(c))
@@ -175,15 +179,18 @@ static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
     return cc->count < cc->limit;
 }
 
-static void magazine_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+static bool magazine_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
-    if (make_room(c, cc)) {
+    bool own;
+
+    if (make_room(c, cc, &own)) {
         main_push(cc, obj);
-        return;
+        return own;
     }
     slab_put(c, &obj, 1);
     count(c, CACHE_flush, 1);
     count(c, CACHE_flush_objects, 1);
+    return false;
 }
 
 /* -- drain -- */

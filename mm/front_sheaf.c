@@ -23,7 +23,7 @@
  * sheaf that is being filled is either main, empty for everybody until the fill is done, or nobody's.
  *
  * Sheaves are blocks of internal caches ("sheaf-…"), which have no front end and are in nobody's
- * books.
+ * books; large ones, and those wanted where these caches were never made, are pages.
  *
  * Locking: none here; barn and slabs take theirs one after the other. Contexts: thread, interrupt;
  * interrupts off. */
@@ -36,15 +36,18 @@ static void count(struct kmem_cache *c, enum cache_counter what, u64 n)
 
 /* -- sheaves -- */
 
+/* NULL: no pool has blocks as large, or there are none (yet). */
 static struct kmem_cache *pool_for(struct heap *h, size_t bytes)
 {
+    if (!GUARD(93, __atomic_load_n(&h->pools, __ATOMIC_ACQUIRE) == POOLS_MADE))
+        return NULL;
     for (unsigned i = 0; i < SHEAF_POOLS; i++)
         if (bytes <= SHEAF_POOL_MIN << i)
             return &h->sheaf_pool[i];
     return NULL;
 }
 
-/* More objects than a pool's blocks hold: pages, in nobody's books either. */
+/* More objects than a pool's blocks hold, or no pools: pages, in nobody's books either. */
 static unsigned pages_order(size_t bytes)
 {
     unsigned order = 0;
@@ -86,15 +89,13 @@ struct sheaf *sheaf_alloc(struct kmem_cache *c, u32 capacity)
 void sheaf_free(struct sheaf *s)
 {
     struct heap *h = s->cache->heap;
-    struct kmem_cache *pool = pool_for(h, SHEAF_BYTES((size_t)s->capacity));
+    struct frame *f = frame_of(&h->frames, s);
+    u64 tag = frame_tag_load(f); /* not by its size: the pools may have been made since */
 
     CHECK_VALUES(s->size == 0, s->size, s->cache->id);
-    if (pool) {
-        CHECK(kmem_cache_free(pool, s));
+    if (TAG_KIND(tag) == FRAME_SLAB) {
+        CHECK(kmem_cache_free(TAG_CACHE(tag), s));
     } else {
-        struct frame *f = frame_of(&h->frames, s);
-        u64 tag = frame_tag_load(f);
-
         CHECK(frame_claim(f, &tag));
         pages_put(h, f, TAG_ORDER(tag));
     }
@@ -165,12 +166,13 @@ static void swap(struct cache_cpu *cc)
     set_spare(cc, main, n);
 }
 
-static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc)
+static void *sheaf_refill(struct kmem_cache *c, struct cache_cpu *cc, bool *own)
 {
     struct sheaf *full;
     unsigned got;
 
-    if (GUARD(4, cc->spare_count)) {
+    *own = GUARD(4, cc->spare_count);
+    if (*own) {
         swap(cc);
         return main_pop(cc);
     }
@@ -242,7 +244,8 @@ static void flush_spare(struct kmem_cache *c, struct cache_cpu *cc)
     set_spare(cc, cc->spare, 0);
 }
 
-static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
+/* True: the CPU's own sheaves had it. */
+static bool make_room(struct kmem_cache *c, struct cache_cpu *cc)
 {
     struct sheaf *empty = NULL;
 
@@ -252,11 +255,11 @@ static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
             install_empty(c, cc, empty);
         else
             allocate_empty(c, cc);
-        return;
+        return false;
     }
     if (GUARD(3, cc->spare_count < cc->limit)) {
         swap(cc);
-        return;
+        return true;
     }
     cc->main->size = (u32)cc->count;
     switch (barn_trade_full(c, cc->main, &empty)) {
@@ -271,14 +274,16 @@ static void make_room(struct kmem_cache *c, struct cache_cpu *cc)
         allocate_empty(c, cc);
         break;
     }
+    return false;
 }
 
-static void sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
+static bool sheaf_put(struct kmem_cache *c, struct cache_cpu *cc, void *obj)
 {
-    if (cc->count >= cc->limit)
-        make_room(c, cc);
+    bool own = cc->count < cc->limit || make_room(c, cc);
+
     ASSERT(cc->count < cc->limit);
     main_push(cc, obj);
+    return own;
 }
 
 /* -- the RCU sheaf -- */

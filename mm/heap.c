@@ -76,6 +76,7 @@ static void config_init(struct heap *h, const struct knobs *k)
     h->stats_large = k->stats_large;
     h->poison = k->poison;
     h->front = k->front;
+    h->typed_direct = k->typed == V_typed_direct;
     h->objstate = k->objstate;
     h->min_partial = (u32)k->slab_min_partial;
     h->bounded_objects = (u32)k->bounded_objects;
@@ -117,32 +118,46 @@ static void classes_init(struct heap *h)
 static const char *const pool_names[SHEAF_POOLS] = {"sheaf-64",  "sheaf-128",  "sheaf-256",
                                                     "sheaf-512", "sheaf-1024", "sheaf-2048"};
 
+static bool pool_make(struct heap *h, unsigned i)
+{
+    struct kmem_cache *c = &h->sheaf_pool[i];
+
+    c->internal = true;
+    cache_setup(h, c,
+                &(struct kmem_cache_args){pool_names[i], SHEAF_POOL_MIN << i, 0, NULL, NULL, 0});
+    if ((!h->cpus || cache_cpus_init(c, h->cpus)) && cache_register(h, c))
+        return true;
+    /* What it has of the CPUs' region stays its own, for the next try. */
+    cache_locks_destroy(c);
+    return false;
+}
+
+/* Goes on where an earlier try had to stop. Begins only if the table has places for all, and for the cache that
+ * they are made for: pools that come to nothing would take other caches' places for good. */
 static bool pools_make(struct heap *h)
 {
-    for (unsigned i = 0; i < SHEAF_POOLS; i++) {
-        struct kmem_cache *c = &h->sheaf_pool[i];
-
-        c->internal = true;
-        cache_setup(
-            h, c, &(struct kmem_cache_args){pool_names[i], SHEAF_POOL_MIN << i, 0, NULL, NULL, 0});
-        if ((h->cpus && !cache_cpus_init(c, h->cpus)) || !cache_register(h, c))
-            return false;
-    }
-    return true;
+    if (!GUARD(92, heap_cache_count(h) + SHEAF_POOLS - h->pools_made < MAX_CACHES))
+        return false;
+    while (h->pools_made < SHEAF_POOLS && pool_make(h, h->pools_made))
+        h->pools_made++;
+    return h->pools_made == SHEAF_POOLS;
 }
 
 bool sheaf_pools_make(struct heap *h)
 {
-    u32 none = POOLS_NONE;
+    u32 found = POOLS_NONE;
+    bool made;
 
-    if (__atomic_compare_exchange_n(&h->pools, &none, POOLS_IN_THE_MAKING, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-        CHECK_VALUES(pools_make(h), h->caches, h->region_used);
-        __atomic_store_n(&h->pools, POOLS_MADE, __ATOMIC_RELEASE);
+    while (!__atomic_compare_exchange_n(&h->pools, &found, POOLS_IN_THE_MAKING, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        if (found == POOLS_MADE)
+            return true;
+        plat_relax(); /* another CPU makes them; if it cannot, perhaps this one can */
+        found = POOLS_NONE;
     }
-    while (__atomic_load_n(&h->pools, __ATOMIC_ACQUIRE) != POOLS_MADE)
-        plat_relax(); /* another CPU makes them */
-    return true;
+    made = pools_make(h);
+    __atomic_store_n(&h->pools, made ? POOLS_MADE : POOLS_NONE, __ATOMIC_RELEASE);
+    return made;
 }
 
 /* Bytes at the start of the home range that the heap itself needs. */

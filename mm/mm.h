@@ -63,8 +63,8 @@ NODISCARD void *heap_kmalloc_aligned(struct heap *h, size_t size, size_t align);
 NODISCARD void *heap_krealloc_aligned(struct heap *h, void *p, size_t size, size_t align);
 /* Frees n blocks of any kind and size, NULLs among them; returns how many were not refused. */
 size_t heap_kfree_bulk(struct heap *h, size_t n, void *const *p);
-/* Frees p (kmalloc's, or a cache's) when every reader that may see it now is gone. head lies in p and
- * is the allocator's from now on. Counted as a free at once; a second free is refused at once.
+/* Frees p (kmalloc's, or a cache's) when every reader that may see it now is gone. head lies in p's usable
+ * bytes, else it is a bad free, and is the allocator's from now on. Counted as a free at once; a second free is refused at once.
  * False: refused. Never waits; thread and interrupt. */
 bool heap_kfree_rcu(struct heap *h, void *p, struct rcu_head *head);
 /* Waits until all that any CPU freed so before is free. Thread context on CPU 0, as rcu_barrier. */
@@ -76,11 +76,13 @@ struct kmem_cache_args {
     const char *name;
     size_t size;
     size_t align; /* 0: KMALLOC_ALIGN; a power of two up to PAGE_SIZE */
-    void (*ctor)(
-        void *obj); /* runs once an object, when its slab is made; such caches bypass the arrays */
+    /* ctor runs once an object, when its slab is made, and dtor when it goes. In between an object is
+     * kept, in slab or front end, as its user left it: free it constructed. */
+    void (*ctor)(void *obj);
     void (*dtor)(void *obj);
     /* Objects that its front end should hold for each CPU, which is also what a prefill can have
-     * without going to the slabs; 0: the front end decides. Needed by those who prefill. */
+     * without going to the slabs; 0: the front end decides. Where no front end serves the cache
+     * (front=none, typed=direct) it is only what a prefill is expected to ask for. */
     unsigned front_capacity;
 };
 NODISCARD struct kmem_cache *kmem_cache_create(struct heap *h, const struct kmem_cache_args *args);
@@ -106,10 +108,11 @@ unsigned kmem_cache_sheaf_size(const struct sheaf *s); /* objects left */
 /* Gives empty slabs back; returns how many. Drains this CPU's part of the front end first, and what
  * the front end has in common. */
 unsigned kmem_cache_shrink(struct kmem_cache *c);
-/* False and *busy objects while any is in use. Nobody uses the cache during the call, or after it if it
- * succeeds. Waits for visitors (heap_visit_begin) and for what kfree_rcu still holds; empties every CPU's
- * arrays. When it returns true no destructor runs any more. Thread context, in no visit; on CPU 0 and
- * outside plat_run_on_cpus() if kfree_rcu may hold an object of the cache. */
+/* False and *busy objects while any is in use; false and 0 if c is destroyed already. Nobody uses the cache
+ * during the call. Waits for visitors (heap_visit_begin) and for what kfree_rcu still holds; empties every
+ * CPU's arrays. True: c is dead, no destructor runs any more, and until one of its name is made again every
+ * allocation from it is NULL or false and every free to it is refused. Thread context, in no visit; on CPU 0
+ * and outside plat_run_on_cpus() if kfree_rcu may hold an object of the cache. */
 NODISCARD bool kmem_cache_destroy(struct kmem_cache *c, u64 *busy);
 
 /* Empties the calling CPU's arrays of every cache into the slabs. */
@@ -186,7 +189,7 @@ const u64 *heap_matrix_row(const struct heap *h, unsigned cpu);
 struct badfree_report {
     enum badfree_kind kind;
     u64 address;
-    u64 found;                      /* the state word, tag or order that was found */
+    u64 found;                      /* the state word, tag, order or rcu_head that was found */
     const struct kmem_cache *cache; /* or NULL */
 };
 /* Called for each refused free, after it was counted; any context. One handler a heap. */

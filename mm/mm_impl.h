@@ -337,10 +337,11 @@ struct front_ops {
     bool (*cpu_init)(struct kmem_cache *c, struct cache_cpu *cc);
     void (*cpu_exit)(struct cache_cpu *cc);
     void (*exit)(struct kmem_cache *c);
-    /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. */
-    void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc);
-    /* Takes a CACHED object; makes room first if there is none. */
-    void (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
+    /* The CPU's array is empty: one CACHED object, and some for the next calls. NULL: shortage. *own gets
+     * whether what the CPU held elsewhere was enough, so that no lock was taken: the call is a fast one then. */
+    void *(*refill)(struct kmem_cache *c, struct cache_cpu *cc, bool *own);
+    /* Takes a CACHED object; makes room first if there is none. Returns the same. */
+    bool (*put)(struct kmem_cache *c, struct cache_cpu *cc, void *obj);
     /* Either may be NULL. The same two up to the end of the caller's call, in one function: they
      * count it, restore interrupts, and for an allocation move the object to ALLOCATED. */
     void *(*alloc)(struct kmem_cache *c, size_t size, unsigned long flags, struct cache_cpu *cc);
@@ -424,6 +425,12 @@ struct kmem_cache {
     struct depot depot;
 };
 
+/* Destroyed, and not made again: nobody's to allocate from. */
+static inline bool cache_is_dead(const struct kmem_cache *c)
+{
+    return __atomic_load_n(&c->life, __ATOMIC_ACQUIRE) == CACHE_DEAD;
+}
+
 /* The order of the block whose head carries tag. */
 static inline unsigned tag_order(u64 tag)
 {
@@ -480,7 +487,7 @@ struct visits {
 } ALIGNED(CACHE_LINE);
 
 /* Internal caches that sheaves come from: blocks of 64 to 2048 bytes. Made with the first cache that
- * may need one. */
+ * says it will need some; a sheaf that is wanted without them is a page. */
 #define SHEAF_POOLS    6u
 #define SHEAF_POOL_MIN ((size_t)64)
 enum { POOLS_NONE, POOLS_IN_THE_MAKING, POOLS_MADE };
@@ -493,6 +500,7 @@ struct heap {
     bool owner_lock;  /* owner=lock */
     bool badfree_panic;
     enum knob_value stats_slab, stats_large, poison, front, objstate;
+    bool typed_direct; /* typed=direct: only kmalloc's classes have a front end */
     u32 min_partial, bounded_objects, bounded_bytes;
     u32 sheaf_cap, barn_full, barn_empty;
     bool prefill_barn, barn_partial, barn_swap;
@@ -517,7 +525,8 @@ struct heap {
     struct kmem_cache *by_size[KMALLOC_MAX_SMALL / KMALLOC_ALIGN]; /* by (size - 1) / 16 */
     struct kmem_cache kmalloc[KMALLOC_CLASSES];
     struct kmem_cache sheaf_pool[SHEAF_POOLS];
-    u32 pools; /* atomic: POOLS_NONE, … */
+    u32 pools;      /* atomic: POOLS_NONE, … */
+    u32 pools_made; /* how many of them; by whoever makes them */
 
     u32 nodes;             /* fixed after init */
     u8 cpu_node[MAX_CPUS]; /* fixed once the CPUs have rows; 0 before */
@@ -733,7 +742,8 @@ extern const struct front_ops front_magazine; /* front_magazine.c */
 bool front_object_validate(struct kmem_cache *c, void *obj, struct heap_fault *f);
 
 /* cache.c */
-/* Makes the caches that sheaves come from; false: no memory. Thread context. heap.c */
+/* Makes the caches that sheaves come from; false: no memory, or no place in the table. Whoever asks
+ * again later tries again. Thread context. heap.c */
 NODISCARD bool sheaf_pools_make(struct heap *h);
 /* ALLOCATED → RCU, and counted as a free; false: refused. */
 NODISCARD bool cache_claim_rcu(struct kmem_cache *c, void *obj);

@@ -323,6 +323,8 @@ bool large_free_rcu(struct heap *h, struct frame *f, u64 tag, void *p)
     if (!frame_claim_as(f, &tag, TAG(FRAME_RCU, order)))
         return badfree(h, BADFREE_double, p, tag, NULL);
     large_count(h, false, PAGE_SIZE << order, h->stats_large);
+    if (unlikely(h->matrix))
+        matrix_count(h, f->cpu);
     return true;
 }
 

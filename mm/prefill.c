@@ -92,6 +92,8 @@ struct sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *c, unsigned n)
     struct shortage short_of = {0};
     struct sheaf *s;
 
+    if (GUARD_STEP(98) && unlikely(cache_is_dead(c)))
+        return NULL;
     do {
         unsigned long flags = plat_irq_save();
 
@@ -200,6 +202,8 @@ bool kmem_cache_refill_sheaf(struct kmem_cache *c, struct sheaf **s, unsigned n)
     bool good;
 
     CHECK_VALUES((*s)->cache == c, *s, c->id);
+    if (GUARD_STEP(99) && unlikely(cache_is_dead(c)))
+        return false;
     do {
         unsigned long flags = plat_irq_save();
 

@@ -11,6 +11,10 @@
  * many blocks it frees. A callback gives back RUN_AT_MOST blocks and goes again, since interrupts
  * are off.
  *
+ * The rcu_head is written to while the block waits, so it must lie in the block, whatever kind and size that has:
+ * anywhere in its usable bytes (heap_ksize), which may be more than were asked for. A head elsewhere is a bad
+ * free, and a block of less than an rcu_head's 16 bytes can only be freed the other way.
+ *
  * Shortage cannot wait for it: a grace period needs other CPUs.
  *
  * Locking: none; a batch is its CPU's, interrupts off. Contexts: thread, interrupt. */
@@ -96,10 +100,18 @@ static bool front_takes(struct kmem_cache *c, void *p)
     return taken;
 }
 
+/* All of it, in a block of so many usable bytes. */
+static bool head_inside(const void *p, const struct rcu_head *head, u64 bytes)
+{
+    return GUARD(94, bytes >= sizeof(*head)) &&
+           GUARD(52, (uintptr_t)head - (uintptr_t)p <= bytes - sizeof(*head));
+}
+
 /* p lies in a slab of c. */
 static bool object_free_rcu(struct kmem_cache *c, void *p, struct rcu_head *head)
 {
-    CHECK_VALUES(GUARD(52, (uintptr_t)head - (uintptr_t)p <= c->size - sizeof(*head)), p, head);
+    if (unlikely(!head_inside(p, head, c->size)))
+        return badfree(c->heap, BADFREE_rcu_head, p, (u64)(uintptr_t)head, c);
     if (!GUARD(51, cache_claim_rcu(c, p)))
         return false;
     if (!front_takes(c, p))
@@ -121,6 +133,8 @@ bool heap_kfree_rcu(struct heap *h, void *p, struct rcu_head *head)
         return object_free_rcu(TAG_CACHE(tag), p, head);
     if (TAG_KIND(tag) != FRAME_LARGE)
         return badfree(h, badfree_kind_of(h, p), p, tag, NULL);
+    if (!GUARD(95, head_inside(p, head, PAGE_SIZE << TAG_ORDER(tag))))
+        return badfree(h, BADFREE_rcu_head, p, (u64)(uintptr_t)head, NULL);
     if (!large_free_rcu(h, f, tag, p))
         return false;
     batch_add(h, head, p);

@@ -150,7 +150,8 @@ static struct frame *pop_empty_locked(struct cache_node *n)
 static ALWAYS_INLINE void slab_open_locked(struct kmem_cache *c, struct cache_node *n,
                                            struct frame *s, struct cache_cpu *cc, bool own)
 {
-    if (cc->limit && own)
+    /* Not by its limit: a magazine that is being filled is nobody's, and the CPU has no room meanwhile. */
+    if (cc->on && own && GUARD_STEP(90))
         slab_own_locked(s, cc);
     list_partial(c, n, s);
 }
@@ -275,7 +276,7 @@ static unsigned take(struct kmem_cache *c, void **out, unsigned want)
         struct frame *s = cc->slab;
 
         if (unlikely(!s)) {
-            if (!cc->limit && n->partial.next != &n->partial) /* without a front end: the first */
+            if (GUARD(91, !cc->on) && n->partial.next != &n->partial) /* no front end: the first */
                 s = list_entry(n->partial.next, struct frame, link);
             else /* some is enough to do without a new slab: the caller comes again */
                 s = slab_find_locked(c, n, cc, got == 0);

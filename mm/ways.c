@@ -14,7 +14,7 @@
  *                 functions around it, whatever it is
  *
  * kfree of a typed cache's object goes by the heap's way. That serves caches without an array too
- * (those with a constructor), as a limit of 0 looks full.
+ * (typed=direct), as a limit of 0 looks full.
  *
  * Locking: none of its own. Contexts: thread, interrupt; choosing: boot, and the making of a cache. */
 #include "extras_impl.h"

@@ -3,7 +3,8 @@
  *
  * What a constructor buys is that nobody sets those fields up again, so the workload looks at them
  * each time: an object that came back otherwise makes the round void. The cache is made before the
- * round and destroyed after it, which also proves that no object stayed out.
+ * round and destroyed after it, which also proves that no object stayed out. Whether the front end serves
+ * it or each call takes the cache lock is typed=.
  *
  * Locking: none. Contexts: thread. */
 #include "bench.h"

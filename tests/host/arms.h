@@ -20,6 +20,9 @@ static const char *const arms[] = {
     "front=magazine",
     "front=magazine objstate=side poison=full mag.interval=1 stats.slab=global",
     "front=sheaf objstate=side poison=full sheaf.cap=3 barn.full=2 barn.empty=1",
+    "front=bounded typed=direct",
+    "front=sheaf typed=direct objstate=side poison=free",
+    "front=magazine typed=direct poison=full",
 };
 
 static inline bool keeps_states(const struct test_heap *t)

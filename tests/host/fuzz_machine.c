@@ -45,6 +45,7 @@ static void choose_knobs(struct knobs *k)
     k->sheaf_cap = c & 1;
     k->barn_full = c & 2 ? 1 : 10;
     k->barn_empty = c & 4 ? 0 : 10;
+    k->typed = (a ^ c) & 8 ? V_typed_direct : V_typed_front;
     k->owner = a & 2 ? V_owner_lock : V_owner_tag;
     k->pcp = a & 4 ? V_pcp_off : V_pcp_on;
     k->objstate = (enum knob_value)(V_objstate_header + (a >> 3 & 3) % 3);

@@ -19,6 +19,9 @@ static const char *const fronts[] = {
     "front=sheaf objstate=off sheaf.cap=1 barn.full=1 barn.empty=0 barn.partial=off",
     "front=sheaf sheaf.cap=7 barn.refill=swap poison=full stats.slab=global",
     "front=sheaf barn.full=1 barn.empty=0 barn.refill=swap barn.partial=off slab.min_partial=0",
+    "front=bounded typed=direct",
+    "front=sheaf typed=direct",
+    "front=magazine typed=direct objstate=side poison=full",
 };
 
 struct node { /* as the maple workload's */

@@ -352,6 +352,92 @@ TEST(every_call_meets_shortage)
     }
 }
 
+/* -- what is counted as what -- */
+
+/* All locks of a heap count on one row here, and one CPU runs. */
+static u64 locks_taken(const struct heap *h)
+{
+    return counter_read(&h->kmalloc[0].node[0].lock.row->ctr[LOCK_acquisitions]);
+}
+
+static u64 calls_of(const struct kmem_cache *c, enum cache_counter i)
+{
+    return counter_read(&cache_row(c, 0)[i]);
+}
+
+/* The last call was one that counts as fast, or as slow, and slow means that it took a lock. */
+static void expect_counted(const struct kmem_cache *c, enum cache_counter fast,
+                           enum cache_counter slow, const u64 before[3])
+{
+    bool locked = locks_taken(c->heap) != before[2];
+
+    EXPECT_EQ(calls_of(c, fast) - before[0], locked ? 0u : 1u);
+    EXPECT_EQ(calls_of(c, slow) - before[1], locked ? 1u : 0u);
+}
+
+/* Hit rates compare across front ends only if a hit is the same everywhere. */
+TEST(a_call_is_slow_if_it_took_a_lock)
+{
+    static const char *const lines[] = {
+        "front=none",
+        "front=bounded",
+        "front=bounded typed=direct",
+        "front=bounded bounded.objects=1 objstate=side",
+        "front=sheaf",
+        "front=sheaf sheaf.cap=5 barn.full=1 barn.empty=0",
+        "front=sheaf typed=direct",
+        "front=magazine",
+        "front=magazine mag.interval=1 stats.slab=global",
+        "front=magazine latency=on objstate=off",
+    };
+    static void *held[600];
+
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        const struct kmem_cache_args args = {"counted", 96, 0, NULL, NULL, 0};
+        u64 random = 11 + a, before[3], slow, fast;
+        struct test_heap t;
+        struct kmem_cache *c;
+        unsigned n = 0;
+
+        REQUIRE(heap_new(&t, lines[a], 32, 1));
+        c = kmem_cache_create(t.h, &args);
+        REQUIRE(c != NULL);
+        for (unsigned i = 0; i < 20000; i++) {
+            /* Drifts far up and down, and stays for long where it is: all edges are met. */
+            bool more = test_random(&random) % 100 < (i / 2000 % 3 == 0   ? 70u
+                                                      : i / 2000 % 3 == 1 ? 50u
+                                                                          : 30u);
+
+            before[2] = locks_taken(t.h);
+            if (n == 0 || (more && n < ARRAY_SIZE(held))) {
+                before[0] = calls_of(c, CACHE_alloc_fast);
+                before[1] = calls_of(c, CACHE_alloc_slow);
+                REQUIRE((held[n++] = kmem_cache_alloc(c)) != NULL);
+                expect_counted(c, CACHE_alloc_fast, CACHE_alloc_slow, before);
+            } else {
+                before[0] = calls_of(c, CACHE_free_fast);
+                before[1] = calls_of(c, CACHE_free_slow);
+                EXPECT_TRUE(kmem_cache_free(c, held[--n]));
+                expect_counted(c, CACHE_free_fast, CACHE_free_slow, before);
+            }
+        }
+        while (n)
+            EXPECT_TRUE(kmem_cache_free(c, held[--n]));
+        slow = calls_of(c, CACHE_alloc_slow) + calls_of(c, CACHE_free_slow);
+        fast = calls_of(c, CACHE_alloc_fast) + calls_of(c, CACHE_free_fast);
+        EXPECT_GT(slow, 0u);
+        EXPECT_EQ(fast > 0, c->limit > 0);
+        if (c->front == &front_magazine) /* each kind of edge was met */
+            EXPECT_TRUE(calls_of(c, CACHE_mag_swap) && calls_of(c, CACHE_depot_get) &&
+                        calls_of(c, CACHE_refill));
+        if (c->front == &front_sheaf)
+            EXPECT_TRUE(calls_of(c, CACHE_barn_get) && calls_of(c, CACHE_refill) &&
+                        calls_of(c, CACHE_barn_put));
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
 /* -- a cache's end -- */
 
 static const struct kmem_cache_args plain[] = {
@@ -403,6 +489,55 @@ TEST(destroy_counts_what_is_out_and_drains_what_is_not)
             EXPECT_TRUE(kmem_cache_free(s.c, last));
             EXPECT_TRUE(kmem_cache_destroy(s.c, &busy));
             EXPECT_EQ(busy, 0u);
+            EXPECT_TRUE(heap_good(&t));
+            heap_delete(&t);
+        }
+}
+
+/* Whoever keeps the pointer gets nothing from it, however he asks, and can free nothing to it; and a cache made
+ * again under the name is a cache like any. */
+TEST(a_dead_cache_gives_and_takes_nothing)
+{
+    for (unsigned a = 0; a < ARRAY_SIZE(arms); a++)
+        for (unsigned asks = 0; asks < 2; asks++) {
+            const struct kmem_cache_args args = {"mortal", 72, 0, NULL, NULL, asks ? 8 : 0};
+            struct kmem_cache *c;
+            struct test_heap t;
+            struct sheaf *s;
+            void *p[40], *old;
+            u64 pages;
+
+            REQUIRE(heap_new(&t, arms[a], 32, 2));
+            c = kmem_cache_create(t.h, &args);
+            REQUIRE(c != NULL);
+            REQUIRE((old = kmem_cache_alloc(c)) != NULL);
+            EXPECT_TRUE(kmem_cache_free(c, old));
+            REQUIRE((s = kmem_cache_prefill_sheaf(c, 5)) != NULL);
+            while ((p[0] = kmem_cache_alloc_from_sheaf(c, s)))
+                EXPECT_TRUE(kmem_cache_free(c, p[0]));
+            EXPECT_TRUE(kmem_cache_destroy(c, NULL)); /* s is empty: it holds nothing of c */
+            pages = heap_pages_free(t.h);
+
+            EXPECT_NULL(kmem_cache_alloc(c));
+            EXPECT_FALSE(kmem_cache_alloc_bulk(c, 40, p));
+            EXPECT_NULL(kmem_cache_prefill_sheaf(c, 1));
+            EXPECT_NULL(kmem_cache_prefill_sheaf(c, 500));
+            EXPECT_FALSE(kmem_cache_refill_sheaf(c, &s, 1));
+            EXPECT_NULL(kmem_cache_alloc_from_sheaf(c, s));
+            EXPECT_FALSE(kmem_cache_free(c, old));
+            EXPECT_EQ(kmem_cache_free_bulk(c, 1, &old), 0u);
+            EXPECT_EQ(kmem_cache_shrink(c), 0u);
+            EXPECT_EQ(heap_pages_free(t.h), pages);
+            EXPECT_EQ(c->node[0].slabs, 0u);
+            kmem_cache_return_sheaf(c, s);
+            EXPECT_TRUE(heap_good(&t));
+
+            EXPECT_TRUE(kmem_cache_create(t.h, &args) == c);
+            REQUIRE(kmem_cache_alloc_bulk(c, 40, p));
+            EXPECT_EQ(kmem_cache_free_bulk(c, 40, p), 40u);
+            REQUIRE((p[0] = kmem_cache_alloc(c)) != NULL);
+            EXPECT_TRUE(kmem_cache_free(c, p[0]));
+            EXPECT_TRUE(kmem_cache_destroy(c, NULL));
             EXPECT_TRUE(heap_good(&t));
             heap_delete(&t);
         }

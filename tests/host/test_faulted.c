@@ -66,18 +66,23 @@ static const char *pick(u64 *random, const char *const *from, unsigned n)
 static void choose_knobs(u64 *random, char *line, size_t size)
 {
     const char *front = PICK("bounded", "sheaf", "magazine", "sheaf", "none", "magazine");
-    char own[120] = "";
+    const char *typed = strcmp(front, "none") ? PICK("front", "front", "front", "direct") : NULL;
+    char own[160] = "";
 
     if (!strcmp(front, "bounded"))
         snprintf(own, sizeof(own), "bounded.objects=%s", PICK("1", "2", "32", "256"));
     else if (!strcmp(front, "sheaf"))
         snprintf(own, sizeof(own), "sheaf.cap=%s barn.full=%s barn.empty=%s %s",
                  PICK("0", "1", "3", "60"), PICK("1", "2", "10", "1000"), PICK("0", "1", "10"),
-                 PICK("prefill.from=slab", "prefill.from=barn barn.partial=off",
-                      "prefill.from=barn barn.refill=swap", ""));
+                 !strcmp(typed, "direct")
+                     ? "" /* no private sheaf meets a barn */
+                     : PICK("prefill.from=slab", "prefill.from=barn barn.partial=off",
+                            "prefill.from=barn barn.refill=swap", ""));
     else if (!strcmp(front, "magazine"))
         snprintf(own, sizeof(own), "mag.interval=%s mag.resize=%s", PICK("1", "15s"),
                  PICK("on", "on", "off"));
+    if (typed)
+        snprintf(own + strlen(own), sizeof(own) - strlen(own), " typed=%s", typed);
     snprintf(line, size,
              "front=%s %s nodes=%s pcp=%s objstate=%s poison=%s slab.min_partial=%s owner=%s "
              "stats.slab=%s",

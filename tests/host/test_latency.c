@@ -170,9 +170,12 @@ static void unmake(void *arg)
     struct handover *o = arg;
     unsigned other = (plat_cpu_id() + 1) % 4;
 
-    for (unsigned i = 0; i < EACH; i++)
-        if (!o->object[other][i] || !heap_kfree(o->t->h, o->object[other][i]))
+    for (unsigned i = 0; i < EACH; i++) {
+        void *p = o->object[other][i];
+
+        if (!p || !(i % 3 ? heap_kfree(o->t->h, p) : heap_kfree_rcu(o->t->h, p, p)))
             __atomic_fetch_add(&o->bad, 1, __ATOMIC_RELAXED);
+    }
 }
 
 TEST(the_matrix_counts_every_free_by_both_cpus)
@@ -214,8 +217,10 @@ TEST(a_refused_free_is_not_counted)
     REQUIRE(heap_new(&t, "matrix=on", 32, 1));
     REQUIRE((p = heap_kmalloc(t.h, 64)) != NULL);
     EXPECT_FALSE(heap_kfree(t.h, p + 16));
+    EXPECT_FALSE(heap_kfree_rcu(t.h, p + 16, (struct rcu_head *)(void *)(p + 16)));
     EXPECT_TRUE(heap_kfree(t.h, p));
     EXPECT_FALSE(heap_kfree(t.h, p));
+    EXPECT_FALSE(heap_kfree_rcu(t.h, p, (struct rcu_head *)(void *)p));
     for (unsigned from = 0; from < MAX_CPUS; from++)
         sum += heap_matrix_row(t.h, 0)[from];
     EXPECT_EQ(sum, 1u);

@@ -90,6 +90,135 @@ TEST(every_page_allocation_may_fail)
         }
 }
 
+/* -- the caches that sheaves come from -- */
+
+static struct kmem_cache *make_another(struct heap *h, unsigned front_capacity)
+{
+    struct kmem_cache_args args = {.size = 64, .front_capacity = front_capacity};
+    char name[24];
+
+    snprintf(name, sizeof(name), "cache-%u", heap_cache_count(h));
+    args.name = name;
+    return kmem_cache_create(h, &args);
+}
+
+static void prefill_and_return(struct kmem_cache *c)
+{
+    struct sheaf *s = kmem_cache_prefill_sheaf(c, 20);
+    void *p;
+
+    REQUIRE(s != NULL);
+    REQUIRE((p = kmem_cache_alloc_from_sheaf(c, s)) != NULL);
+    kmem_cache_return_sheaf(c, s);
+    EXPECT_TRUE(kmem_cache_free(c, p));
+}
+
+/* They need six places of the table. With fewer left none is taken, and whoever asks is told. */
+TEST(pools_begin_only_where_the_table_has_places_for_all)
+{
+    for (unsigned left = 0; left <= SHEAF_POOLS + 2; left++) {
+        struct test_heap t;
+        struct kmem_cache *c;
+        u32 before;
+
+        REQUIRE(heap_new(&t, "front=bounded bounded.objects=1", 32, 2));
+        while (heap_cache_count(t.h) + left < MAX_CACHES)
+            REQUIRE(make_another(t.h, 0) != NULL);
+        before = heap_cache_count(t.h);
+        c = make_another(t.h, 32);
+        EXPECT_EQ(c != NULL, left > SHEAF_POOLS);
+        if (c)
+            prefill_and_return(c);
+        else
+            EXPECT_EQ(heap_cache_count(t.h), before);
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
+/* The CPUs' region ends in the middle of them, at each of them: no cache then, and one when there is room. */
+TEST(pools_half_made_are_finished_later)
+{
+    static const char *const lines[] = {"front=none", "front=bounded"};
+    u32 each = (u32)sizeof(struct cache_cpu);
+    unsigned none = 0;
+
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++)
+        for (unsigned room = 0; room <= SHEAF_POOLS; room++) {
+            struct test_heap t;
+            struct kmem_cache *c;
+            u32 used;
+
+            REQUIRE(heap_new(&t, lines[a], 32, 2));
+            used = t.h->region_used;
+            t.h->region_used = (u32)PLAT_CPU_STRIDE - room * each;
+            c = make_another(t.h, 8);
+            EXPECT_NULL(c); /* with room for all six there is none for c */
+            none += t.h->pools == POOLS_NONE;
+            EXPECT_EQ(t.h->pools_made, room);
+            EXPECT_TRUE(heap_good(&t));
+            t.h->region_used = used + room * each;
+            c = make_another(t.h, 8);
+            REQUIRE(c != NULL);
+            EXPECT_EQ(t.h->pools, (u32)POOLS_MADE);
+            prefill_and_return(c);
+            EXPECT_TRUE(heap_good(&t));
+            heap_delete(&t);
+        }
+    EXPECT_EQ(none, 2 * SHEAF_POOLS);
+}
+
+static void make_pools(void *heap)
+{
+    EXPECT_FALSE(sheaf_pools_make(heap));
+}
+
+/* Who waits for another CPU to make them is told too when that one cannot. */
+TEST(pools_that_fail_keep_nobody_waiting)
+{
+    struct test_heap t;
+
+    REQUIRE(heap_new(&t, "front=bounded", 32, 4));
+    t.h->region_used = (u32)PLAT_CPU_STRIDE;
+    for (unsigned i = 0; i < 200; i++)
+        plat_run_on_cpus(plat_all_cpus(), make_pools, t.h);
+    EXPECT_EQ(t.h->pools, (u32)POOLS_NONE);
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
+}
+
+/* A cache that did not say it would prefill can do so all the same. Its sheaves are pages then, and go back as
+ * such even if the pools have been made meanwhile. */
+TEST(a_prefill_works_without_pools)
+{
+    static const char *const lines[] = {"front=none", "front=bounded",
+                                        "front=bounded objstate=off poison=full nodes=2"};
+
+    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+        struct test_heap t;
+        struct kmem_cache *c;
+        struct sheaf *s[2];
+        u64 pages;
+
+        REQUIRE(heap_new(&t, lines[a], 32, 2));
+        c = make_another(t.h, 0);
+        REQUIRE(c != NULL);
+        pages = heap_pages_free(t.h);
+        for (unsigned i = 0; i < 2; i++)
+            REQUIRE((s[i] = kmem_cache_prefill_sheaf(c, 30)) != NULL);
+        EXPECT_EQ(t.h->pools, (u32)POOLS_NONE);
+        EXPECT_TRUE(kmem_cache_refill_sheaf(c, &s[0], 2000)); /* another */
+        kmem_cache_return_sheaf(c, s[0]);
+        (void)kmem_cache_shrink(c);
+        EXPECT_TRUE(sheaf_pools_make(t.h));
+        kmem_cache_return_sheaf(c, s[1]);
+        (void)kmem_cache_shrink(c);
+        EXPECT_EQ(heap_pages_free(t.h), pages);
+        gone(&t, c);
+        heap_delete(&t);
+    }
+}
+
 /* -- from the barn or from slabs -- */
 
 /* Leaves fulls full sheaves in the barn, main and spare empty. */

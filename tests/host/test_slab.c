@@ -32,9 +32,27 @@ static const char *const lines[] = {
     "poison=free objstate=off",
 };
 
+/* What a cache with a constructor goes through in an array, a sheaf, a magazine, or in none. */
+static const char *const typed_lines[] = {
+    "front=none",
+    "front=none poison=full objstate=side",
+    "front=bounded",
+    "front=bounded objstate=side",
+    "front=bounded objstate=off poison=free",
+    "front=bounded poison=full bounded.objects=1",
+    "front=bounded poison=full objstate=side",
+    "front=bounded typed=direct",
+    "front=sheaf",
+    "front=sheaf poison=full objstate=side sheaf.cap=3",
+    "front=sheaf typed=direct",
+    "front=magazine",
+    "front=magazine poison=free objstate=off",
+    "front=magazine typed=direct poison=full",
+};
+
 TEST(typed_cache_keeps_what_was_constructed)
 {
-    for (unsigned a = 0; a < ARRAY_SIZE(lines); a++) {
+    for (unsigned a = 0; a < ARRAY_SIZE(typed_lines); a++) {
         struct kmem_cache_args args = {"thing", sizeof(struct thing), 0, thing_ctor, thing_dtor, 0};
         struct test_heap t;
         struct kmem_cache *c;
@@ -42,10 +60,9 @@ TEST(typed_cache_keeps_what_was_constructed)
         u64 busy = 0;
 
         constructed = destructed = 0;
-        REQUIRE(heap_new(&t, lines[a], 32, 1));
+        REQUIRE(heap_new(&t, typed_lines[a], 32, 1));
         c = kmem_cache_create(t.h, &args);
         REQUIRE(c != NULL);
-        EXPECT_EQ(cache_front_capacity(c), 0u);
         for (unsigned round = 0; round < 3; round++) {
             for (unsigned i = 0; i < 200; i++) {
                 p[i] = kmem_cache_alloc(c);
@@ -67,6 +84,94 @@ TEST(typed_cache_keeps_what_was_constructed)
         EXPECT_GT(constructed, 199u);
         EXPECT_TRUE(heap_good(&t));
         heap_delete(&t);
+    }
+}
+
+static u64 ctr(const struct kmem_cache *c, enum cache_counter i)
+{
+    return counter_read(&cache_row(c, 0)[i]);
+}
+
+/* Every way in and out. */
+static void typed_play(struct heap *h, struct kmem_cache *c)
+{
+    struct sheaf *s;
+    void *p[40];
+
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+            REQUIRE((p[i] = kmem_cache_alloc(c)) != NULL);
+        for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+            EXPECT_TRUE(i % 2 ? heap_kfree(h, p[i]) : kmem_cache_free(c, p[i]));
+    }
+    REQUIRE(kmem_cache_alloc_bulk(c, ARRAY_SIZE(p), p));
+    EXPECT_EQ(kmem_cache_free_bulk(c, ARRAY_SIZE(p), p), ARRAY_SIZE(p));
+    p[0] = kmem_cache_alloc(c);
+    EXPECT_TRUE(heap_kfree_rcu(h, p[0], (struct rcu_head *)p[0] + 1)); /* past the magic */
+    s = kmem_cache_prefill_sheaf(c, 5);
+    REQUIRE(s != NULL);
+    for (unsigned i = 0; i < 5; i++) {
+        REQUIRE((p[i] = kmem_cache_alloc_from_sheaf(c, s)) != NULL);
+        EXPECT_TRUE(kmem_cache_free(c, p[i]));
+    }
+    EXPECT_TRUE(kmem_cache_refill_sheaf(c, &s, 3));
+    kmem_cache_return_sheaf(c, s);
+}
+
+/* typed= says it, under every front end alike, with and without constructor and whatever the cache asks for;
+ * the kmalloc classes are served in either case. */
+TEST(typed_says_whether_the_front_end_serves_typed_caches)
+{
+    static const char *const front[] = {"front=bounded", "front=sheaf", "front=magazine",
+                                        "front=sheaf objstate=side poison=full",
+                                        "front=bounded latency=on matrix=on stats.slab=global"};
+
+    for (unsigned a = 0; a < 8 * ARRAY_SIZE(front); a++) {
+        bool direct = a & 1, constructs = a & 2, asks = a & 4;
+        struct kmem_cache_args args = {"thing", sizeof(struct thing), 0, NULL, NULL, asks ? 7 : 0};
+        struct test_heap t;
+        struct kmem_cache *c;
+        char line[100];
+        u64 busy;
+
+        if (constructs)
+            args.ctor = thing_ctor, args.dtor = thing_dtor;
+        snprintf(line, sizeof(line), "%s typed=%s", front[a / 8], direct ? "direct" : "front");
+        REQUIRE(heap_new(&t, line, 32, 1));
+        c = kmem_cache_create(t.h, &args);
+        REQUIRE(c != NULL);
+        EXPECT_EQ(cache_front_capacity(c) == 0, direct);
+        EXPECT_GT(cache_front_capacity(&t.h->kmalloc[0]), 0u);
+        typed_play(t.h, c);
+        EXPECT_EQ(ctr(c, CACHE_alloc_fast) == 0, direct);
+        EXPECT_EQ(ctr(c, CACHE_free_fast) == 0, direct);
+        EXPECT_TRUE(heap_kfree(t.h, heap_kmalloc(t.h, 64)));
+        EXPECT_TRUE(heap_kfree(t.h, heap_kmalloc(t.h, 64)));
+        EXPECT_GT(ctr(&t.h->kmalloc[2], CACHE_alloc_fast), 0u);
+        EXPECT_TRUE(heap_good(&t));
+        EXPECT_TRUE(kmem_cache_destroy(c, &busy));
+        EXPECT_TRUE(heap_good(&t));
+        heap_delete(&t);
+    }
+}
+
+TEST(typed_without_a_front_end_is_refused)
+{
+    static const char *const bad[] = {
+        "front=none typed=direct",
+        "front=none typed=front",
+        "front=sheaf typed=direct prefill.from=barn",
+        "front=sheaf typed=direct barn.partial=on",
+        "front=sheaf typed=direct barn.refill=swap",
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct knob_refusals r = {0};
+        struct knobs k;
+
+        REQUIRE(knobs_parse(&k, bad[i], true, &r));
+        EXPECT_FALSE(knobs_check(&k, &r));
+        EXPECT_EQ(r.count, 1u);
     }
 }
 
@@ -299,6 +404,79 @@ TEST(cpus_refill_from_slabs_of_their_own)
         heap_drain_this_cpu(o.t.h);
         EXPECT_TRUE(heap_good(&o.t));
         heap_delete(&o.t);
+    }
+}
+
+/* -- and however often they take turns, under every front end that has arrays -- */
+
+#define TURNS   40u
+#define A_TURN  13u /* divides no array's size: turns change in mid-batch */
+#define OF_EACH (TURNS * A_TURN)
+
+static struct turns {
+    struct test_heap t;
+    unsigned count[2];
+    void *p[2][OF_EACH];
+} turns;
+
+static void take_a_turn(void *arg)
+{
+    unsigned me = plat_cpu_id();
+
+    (void)arg;
+    for (unsigned i = 0; i < A_TURN; i++)
+        turns.p[me][turns.count[me]++] = heap_kmalloc(turns.t.h, 64);
+}
+
+/* So that a CPU has whatever its front end gives it at its first free. */
+static void take_and_give(void *arg)
+{
+    (void)arg;
+    EXPECT_TRUE(heap_kfree(turns.t.h, heap_kmalloc(turns.t.h, 64)));
+}
+
+static void give_all(void *arg)
+{
+    unsigned me = plat_cpu_id();
+
+    (void)arg;
+    for (unsigned i = 0; i < turns.count[me]; i++)
+        EXPECT_TRUE(heap_kfree(turns.t.h, turns.p[me][i]));
+}
+
+/* No object of one CPU lies in a slab of the other's, so none shares a line with one. A magazine that is being
+ * filled is nobody's: its CPU has no room then, and must be served as one with a front end all the same. */
+TEST(cpus_in_turn_never_get_neighbours)
+{
+    static const char *const own[] = {
+        "front=bounded",
+        "front=bounded objstate=side bounded.objects=1",
+        "front=sheaf",
+        "front=sheaf objstate=off sheaf.cap=3",
+        "front=magazine",
+        "front=magazine objstate=side",
+        "front=magazine objstate=off mag.resize=off latency=on",
+    };
+
+    for (unsigned a = 0; a < 2 * ARRAY_SIZE(own); a++) {
+        const struct kmem_cache *c;
+        unsigned shared = 0;
+
+        memset(&turns, 0, sizeof(turns));
+        REQUIRE(heap_new(&turns.t, own[a / 2], 32, 2));
+        c = &turns.t.h->kmalloc[2];
+        for (unsigned cpu = 0; a % 2 && cpu < 2; cpu++)
+            plat_run_on_cpus((u64)1 << cpu, take_and_give, NULL);
+        for (unsigned i = 0; i < 2 * TURNS; i++)
+            plat_run_on_cpus((u64)1 << i % 2, take_a_turn, NULL);
+        for (unsigned i = 0; i < OF_EACH; i++)
+            for (unsigned j = 0; j < OF_EACH; j++)
+                shared += object_slab(c, turns.p[0][i]) == object_slab(c, turns.p[1][j]);
+        EXPECT_EQ(shared, 0u);
+        EXPECT_TRUE(heap_good(&turns.t));
+        plat_run_on_cpus(3, give_all, NULL);
+        EXPECT_TRUE(heap_good(&turns.t));
+        heap_delete(&turns.t);
     }
 }
 

@@ -5,8 +5,9 @@ counters mean to one another; these rules say it, so that no counter is named he
 
   contention  (lock scope) the first counter in ops counts acquisitions, the second the contended
               ones; the first in cycles the time waited
-  hits        a counter whose name ends in _fast, _hit or _prefilled counts what the front end
-              served; the others what it did not
+  hits        a counter whose name ends in _fast, _hit or _prefilled counts what a CPU had itself and
+              took no lock for; the others what it had to go further for, to a barn or depot too.
+              That is the same under every front end
   supply      objects that came to the front end from behind it: from slabs if the counter's name
               begins with refill, else from the barn or depot. What is not counted in objects comes
               by the cache's capacity
