@@ -275,7 +275,7 @@ static void announce_cache(unsigned id, const struct kmem_cache *cache)
     sampler_announced(SCOPE_cache, id);
 }
 
-static void announce_lock(unsigned id, const struct spinlock *lock)
+static void announce_lock(unsigned id, const struct lock_stats *lock)
 {
     struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
 
@@ -297,17 +297,17 @@ void telemetry_announce(void)
     if (!sampler_knows(SCOPE_node, 0))
         for (unsigned id = 0; id < heap_node_count(kheap); id++)
             announce_node(id);
-    for (unsigned id = 0; id < caches && id < sampler_limit(SCOPE_cache); id++) {
+    for (unsigned id = 0; id < caches; id++) {
         const struct kmem_cache *cache = heap_cache(kheap, id);
 
         if (cache && !sampler_knows(SCOPE_cache, id))
             announce_cache(id, cache);
     }
-    for (unsigned id = 1; id <= locks && id < sampler_limit(SCOPE_lock); id++) {
-        const struct spinlock *lock = lock_by_id(id);
+    for (unsigned id = 1; id <= locks; id++) {
+        struct lock_stats lock = lock_stats(id);
 
-        if (lock && !sampler_knows(SCOPE_lock, id))
-            announce_lock(id, lock);
+        if (lock.living && !sampler_knows(SCOPE_lock, id))
+            announce_lock(id, &lock);
     }
 }
 

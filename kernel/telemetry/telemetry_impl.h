@@ -110,8 +110,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason);
 NODISCARD bool sampler_init(unsigned cpus);
 void sampler_announced(enum counter_scope scope, unsigned id);
 bool sampler_knows(enum counter_scope scope, unsigned id);
-unsigned sampler_limit(enum counter_scope scope); /* ids below it can be sampled */
-void sampler_tick(unsigned cpu, u64 now);         /* with the ring entered */
+void sampler_tick(unsigned cpu, u64 now); /* with the ring entered */
 bool sampler_due(unsigned cpu, u64 now);
 
 /* Memory for good, zeroed, at init. */
