@@ -85,6 +85,7 @@ KERNEL = [
     'kernel/probe.c',
     'kernel/provoke.c',
     'kernel/selfcheck.c',
+    'kernel/tell.c',
 ]
 
 TELEMETRY = [

@@ -20,6 +20,7 @@
  *   absent-cpu   the firmware lists a CPU that does not exist: the boot must go on and name it
  *   short        CPU 0 takes all pages while the others hold full arrays, first busy, then idle: it
  *                panics if it is told that there are none while one of them still holds an object
+ *   locks        the register of locks is full before the tests make theirs
  *   silent              a CPU holds up a grace period (lab.c)
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
@@ -27,6 +28,7 @@
 #include "kernel.h"
 
 #include "telemetry/telemetry.h"
+#include "../base/fmt.h"
 #include "../base/string.h"
 
 #define FLOOD_EVENTS 1000u /* a CPU's ring has room for some 250 of them */
@@ -52,19 +54,21 @@ static int cpu_of(const char *text, const char *what)
     return cpu < (int)MAX_CPUS ? cpu : -1;
 }
 
-bool provoke_valid(const char *text)
+bool provoke_valid(const char *text, unsigned cpus)
 {
     static const char *const plain[] = {
         "none",        "nested",  "trap",      "overflow", "hang",  "hang-off", "early-alloc",
-        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",
+        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",    "locks",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
         if (strcmp(text, plain[i]) == 0)
             return true;
     }
-    if (strcmp(text, "reset") == 0 || strcmp(text, "absent-cpu") == 0)
+    if (strcmp(text, "reset") == 0)
         return kernel_hooks.reset != NULL; /* a machine, not a process */
+    if (strcmp(text, "absent-cpu") == 0)   /* there must be room in the list for one more */
+        return kernel_hooks.reset != NULL && cpus < MAX_CPUS;
     if (strcmp(text, "log-held") == 0)
         return kernel_hooks.hold_console != NULL;
     return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0;
@@ -88,8 +92,9 @@ void provoke_absent_cpu(struct bootinfo *info)
 {
     u32 nobody = 254; /* the highest that an xAPIC can address */
 
-    if (!provoke_is("absent-cpu") || info->cpus_found == MAX_CPUS)
+    if (!provoke_is("absent-cpu"))
         return;
+    CHECK_VALUES(info->cpus_found < MAX_CPUS, info->cpus_found, MAX_CPUS); /* else it was refused */
     while (listed(info, nobody))
         nobody--;
     memmove(&info->cpu[2], &info->cpu[1], (info->cpus_found - 1) * sizeof(info->cpu[0]));
@@ -129,6 +134,19 @@ static void flood_and_tell(void)
     flood();
     telemetry_flush();
     telemetry_event("phase", "after the flood", NULL, 0);
+}
+
+/* An id stays with its name when the lock is gone. */
+static void fill_lock_register(void)
+{
+    struct spinlock l;
+    char name[LOCK_OWNER_MAX];
+
+    for (unsigned i = 0; lock_count() < MAX_LOCKS; i++) {
+        fmt(name, sizeof(name), "filler-%u", i);
+        spin_init(&l, LOCKCLASS_page, name);
+        spin_destroy(&l);
+    }
 }
 
 static void panic_here(void *arg)
@@ -290,6 +308,8 @@ static void provoke_in_lab(const char *what)
         flood_and_tell();
     else if (strcmp(what, "short") == 0)
         provoke_short();
+    else if (strcmp(what, "locks") == 0)
+        fill_lock_register();
     else if (strcmp(what, "nested") == 0)
         PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
     else if (strcmp(what, "trap") == 0)

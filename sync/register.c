@@ -20,7 +20,7 @@
 struct entry {
     struct spinlock *first; /* the living locks of that name, by `same`; under busy */
     unsigned living;        /* how many; atomic */
-    u8 class;               /* with owner: written before entry_count tells of the entry, then constant */
+    u8 class; /* with owner: written before entry_count tells of the entry, then constant */
     char owner[LOCK_OWNER_MAX];
 };
 

@@ -36,8 +36,8 @@ struct spinlock {
     u8 class;    /* enum lock_class */
     u8 holder;   /* CPU + 1 while held (written by the holder), for diagnostics */
     void *queue; /* mcs: last waiter's node, NULL when free */
-    struct lock_row *row; /* rows by CPU */
-    u64 taken_at;         /* cycles, while a sampled hold lasts (holder only); 0: not sampled */
+    struct lock_row *row;  /* rows by CPU */
+    u64 taken_at;          /* cycles, while a sampled hold lasts (holder only); 0: not sampled */
     struct spinlock *same; /* the next living one of that id (register.c) */
 } ALIGNED(CACHE_LINE);
 

@@ -5,6 +5,7 @@
 #include "telemetry.h"
 #include "../../base/cbor.h"
 #include "../../base/cobs.h"
+#include "../../base/fmt.h"
 
 enum record_type {
     RECORD_HELLO,
@@ -80,7 +81,8 @@ extern struct telemetry telemetry; /* ring.c */
 NODISCARD bool ring_init(struct ring *r, unsigned stream);
 bool ring_try_enter(struct ring *r);
 void ring_leave(struct ring *r);
-bool ring_has_room(const struct ring *r); /* for the longest record; producer */
+/* For what record_begin() will want: the longest record, and before it what tells of a loss. Producer. */
+bool ring_has_room(const struct ring *r);
 bool ring_empty(const struct ring *r);
 /* Starts a record in the ring's own buffer and returns where its body goes; NULL if there is no
  * room: the record is counted as lost. First tells of earlier losses, if there is room for both.
@@ -131,6 +133,17 @@ static inline void pair_text(struct cbor *c, const char *key, const char *value)
 {
     cbor_text(c, key);
     cbor_text(c, value);
+}
+
+/* At most so many bytes, 20 to 200 of them; a text that had to be cut says so at its end. */
+#define TEXT_MOST 200u
+static inline void cbor_text_most(struct cbor *c, const char *text, size_t most)
+{
+    char cut[TEXT_MOST + 1];
+
+    CHECK_VALUES(most <= TEXT_MOST, most, TEXT_MOST);
+    fmt_mark_cut(cut, most + 1, fmt(cut, most + 1, "%s", text));
+    cbor_text(c, cut);
 }
 
 static inline void pair_uint(struct cbor *c, const char *key, u64 value)

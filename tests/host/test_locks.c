@@ -211,7 +211,9 @@ TEST(locks_of_one_name_share_an_id_and_lose_no_count)
             EXPECT_GE(ctr[LOCK_hold_cycles_max] * (n / 64), ctr[LOCK_hold_cycles]);
             EXPECT_LE(ctr[LOCK_contended], n);
         }
-        configure(line, 4, later); /* all living locks of a name move to new rows, the others are left alone */
+        configure(
+            line, 4,
+            later); /* all living locks of a name move to new rows, the others are left alone */
         EXPECT_EQ(twin[0].row, lock_stats(twin[0].id).rows);
         EXPECT_EQ(twin[1].row, twin[0].row);
         spin_destroy(&twin[0]);
