@@ -122,13 +122,17 @@ backtrace_of_thread(const u64 *frame, u64 *addr, unsigned max)
 PRINTF(1, 2) static void say(const char *format, ...)
 {
     char line[512];
+    size_t size = sizeof(line) - 1, n;
     va_list args;
-    size_t n;
 
     va_start(args, format);
-    n = fmt_v(line, sizeof(line), format, args);
+    n = fmt_v(line, size, format, args);
     va_end(args);
-    host_console_write(line, MIN(n, sizeof(line) - 1));
+    if (n >= size) { /* what was cut was the end of the line */
+        n = fmt_mark_cut(line, size, n);
+        line[n++] = '\n';
+    }
+    host_console_write(line, n);
 }
 
 static void say_what_happened(const struct panic_info *info)
