@@ -171,6 +171,8 @@ NORETURN void plat_panic(const struct panic_info *info)
         say("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i], symbol ? symbol : "?",
             (unsigned long long)offset);
     }
+    if (n == BACKTRACE_MAX)
+        say("  (callers beyond these %u are not told)\n", BACKTRACE_MAX);
     if (panic_handler)
         panic_handler(info, addr, n);
     _exit(exit_status[PLAT_EXIT_PANIC]);
