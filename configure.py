@@ -87,6 +87,7 @@ KERNEL = [
     'kernel/provoke.c',
     'kernel/remake.c',
     'kernel/selfcheck.c',
+    'kernel/tell.c',
 ]
 
 TELEMETRY = [

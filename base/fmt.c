@@ -197,3 +197,19 @@ size_t fmt(char *buf, size_t size, const char *format, ...)
     va_end(args);
     return n;
 }
+
+#define CUT_MARK " (%zu bytes cut)"
+
+size_t fmt_mark_cut(char *buf, size_t size, size_t n)
+{
+    char mark[40];
+    size_t room, keep;
+
+    if (n < size)
+        return n;
+    room = fmt(mark, sizeof(mark), CUT_MARK, n); /* the number that comes is no longer than n */
+    keep = size - 1 > room ? size - 1 - room : 0;
+    while (keep && ((u8)buf[keep] & 0xc0) == 0x80)
+        keep--;
+    return keep + fmt(buf + keep, size - keep, CUT_MARK, n - keep);
+}

@@ -83,6 +83,14 @@ static bool piece_is(struct piece p, const char *text)
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
+/* Marked where it had to be cut. */
+static void cut_copy(char *buf, size_t size, struct piece p)
+{
+    int n = (int)MIN(p.n, (size_t)__INT_MAX__);
+
+    fmt_mark_cut(buf, size, fmt(buf, size, "%.*s", n, p.at));
+}
+
 PRINTF(4, 5)
 static void refuse(struct knob_refusals *r, struct piece argument, const char *nearest,
                    const char *reason, ...)
@@ -93,11 +101,10 @@ static void refuse(struct knob_refusals *r, struct piece argument, const char *n
     if (r->count++ >= KNOB_REFUSALS)
         return;
     e = &r->at[r->count - 1];
-    fmt(e->argument, sizeof(e->argument), "%.*s", (int)MIN(argument.n, sizeof(e->argument)),
-        argument.at);
-    text_copy(e->nearest, sizeof(e->nearest), nearest);
+    cut_copy(e->argument, sizeof(e->argument), argument);
+    cut_copy(e->nearest, sizeof(e->nearest), (struct piece){nearest, strlen(nearest)});
     va_start(args, reason);
-    fmt_v(e->reason, sizeof(e->reason), reason, args);
+    fmt_mark_cut(e->reason, sizeof(e->reason), fmt_v(e->reason, sizeof(e->reason), reason, args));
     va_end(args);
 }
 
@@ -245,7 +252,7 @@ static void *field(const struct knobs *k, unsigned id)
 static bool set_enum(struct knobs *k, unsigned id, struct piece word, struct piece value,
                      struct knob_refusals *r)
 {
-    char near[80], legal[80];
+    char near[80], legal[160];
 
     for (unsigned v = 0; v < NR_KNOB_VALUES; v++) {
         if (values[v].knob == id && piece_is(value, values[v].name)) {

@@ -51,8 +51,8 @@ struct knobs {
 
 #define KNOB_REFUSALS 8
 struct knob_refusal {
-    char argument[80]; /* as received, cut to fit */
-    char reason[120];
+    char argument[80]; /* as received; cut to fit, and marked then (fmt_mark_cut) */
+    char reason[200];
     char nearest[80]; /* nearest legal name or value, or "" */
 };
 struct knob_refusals {

@@ -10,11 +10,11 @@
 
 /* provoke= is free text to knobs.c: what it can mean depends on what this machine has
  * (kernel_hooks). */
-static void check_provoke(void)
+static void check_provoke(unsigned cpus)
 {
     struct knob_refusal *r;
 
-    if (provoke_valid(knobs.provoke))
+    if (provoke_valid(knobs.provoke, cpus))
         return;
     if (knob_refused.count++ < KNOB_REFUSALS) {
         r = &knob_refused.at[knob_refused.count - 1];
@@ -40,5 +40,5 @@ void arguments_read(const char *line, bool hosted, unsigned cpus)
 {
     (void)knobs_parse(&knobs, line, hosted, &knob_refused);
     check_conflicts(cpus);
-    check_provoke();
+    check_provoke(cpus);
 }

@@ -18,7 +18,6 @@
 #include "../base/fmt.h"
 #include "telemetry/telemetry.h"
 
-#define LINE_MAX  320
 #define TRY_LIMIT 20000u
 
 static struct spinlock log_lock;
@@ -26,19 +25,11 @@ static bool log_ready;
 static u64 first_cycles;
 static unsigned lines_lost; /* atomic */
 
-/* "[    1.234567 cpu2] text\n", cut to fit; returns its length. */
-static size_t make_line(char *line, const char *format, va_list args)
+static u64 us_since_boot(void)
 {
     u64 hz = plat_cycles_hz();
-    u64 us = hz ? (plat_cycles() - first_cycles) / MAX(hz / 1000000u, (u64)1) : 0;
-    size_t n;
 
-    n = fmt(line, LINE_MAX, "[%5llu.%06llu cpu%u] ", (unsigned long long)(us / 1000000u),
-            (unsigned long long)(us % 1000000u), plat_cpu_id());
-    n += fmt_v(line + n, LINE_MAX - n, format, args);
-    n = MIN(n, (size_t)LINE_MAX - 2);
-    line[n++] = '\n';
-    return n;
+    return hz ? (plat_cycles() - first_cycles) / MAX(hz / 1000000u, (u64)1) : 0;
 }
 
 static bool log_trylock(void)
@@ -95,13 +86,13 @@ static bool try_to_write(const char *line, size_t n, bool may_wait)
 
 void klog(const char *format, ...)
 {
-    char line[LINE_MAX];
+    char line[LOG_LINE_MAX];
     bool may_wait = !plat_irqs_off();
     va_list args;
     size_t n;
 
     va_start(args, format);
-    n = make_line(line, format, args);
+    n = klog_line(line, us_since_boot(), format, args);
     va_end(args);
     if (!log_ready)
         return;
@@ -125,12 +116,18 @@ void console_write_text(const char *text)
 
 void console_write_panic(const char *format, ...)
 {
-    char line[LINE_MAX];
+    char line[LOG_LINE_MAX];
+    size_t size = sizeof(line) - 1, n;
     va_list args;
 
     va_start(args, format);
-    fmt_v(line, sizeof(line), format, args);
+    n = fmt_v(line, size, format, args);
     va_end(args);
+    if (n >= size) { /* what was cut was the end of the line */
+        n = fmt_mark_cut(line, size, n);
+        line[n++] = '\n';
+        line[n] = 0;
+    }
     console_write_text(line);
 }
 

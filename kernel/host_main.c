@@ -21,7 +21,6 @@
 
 #define TIMER_HZ_MIN 20u /* telemetry_tick() moves bytes to the port too */
 #define PANIC_FRAMES 24u
-#define LOG_LINE_MAX 320
 
 static struct bootinfo *boot;
 static u64 started_at;  /* cycles */
@@ -30,17 +29,12 @@ static unsigned ending; /* atomic; 1: somebody ends the process */
 void klog(const char *format, ...)
 {
     char line[LOG_LINE_MAX];
-    u64 us = (plat_cycles() - started_at) / (plat_cycles_hz() / 1000000u);
     va_list args;
     size_t n;
 
-    n = fmt(line, sizeof(line), "[%5llu.%06llu cpu%u] ", (unsigned long long)(us / 1000000u),
-            (unsigned long long)(us % 1000000u), plat_cpu_id());
     va_start(args, format);
-    n += fmt_v(line + n, sizeof(line) - n, format, args);
+    n = klog_line(line, (plat_cycles() - started_at) / (plat_cycles_hz() / 1000000u), format, args);
     va_end(args);
-    n = MIN(n, sizeof(line) - 2);
-    line[n++] = '\n';
     host_console_write(line, n); /* one write: lines of different CPUs do not mix */
 }
 
@@ -57,6 +51,7 @@ static bool claim_the_end(void)
 /* Ends a boot that cannot even say hello. */
 static NORETURN void refuse(const char *reason, u64 have, u64 need)
 {
+    left_out_tell();
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
     telemetry_emergency_bye("refused", reason);
@@ -196,6 +191,7 @@ void host_entry(struct bootinfo *info)
     started_at = plat_cycles();
     boot = info;
     host_panic_handler_set(send_panic);
+    kernel_hooks.cpus_run_on = true;
     read_arguments(); /* before anything whose shape a knob decides */
     cpus = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */

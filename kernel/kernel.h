@@ -4,6 +4,8 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include <stdarg.h>
+
 #include "../base/bootinfo.h"
 #include "../mm/mm.h"
 
@@ -52,6 +54,7 @@ struct kernel_hooks {
     void (*yield)(void);    /* gives the CPU to another thread that is ready on it, if any */
     void (*quiet)(bool on); /* stops (true) or restarts the calling CPU's tick; thread context */
     void (*reset)(void);    /* resets the machine at once, without a word */
+    bool cpus_run_on;       /* in a panic or at the deadline: no CPU can stop another */
     void (*hold_console)(void); /* takes the console's lock for good, interrupts off; for a fault */
 };
 extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
@@ -59,6 +62,14 @@ extern struct kernel_hooks kernel_hooks; /* kernel/hooks.c */
 /* One line of text for the console, without the newline. Thread and interrupt context; never on an
  * allocation path. kernel/console.c; kernel/host_main.c */
 void klog(const char *format, ...) PRINTF(1, 2);
+#define LOG_LINE_MAX 320
+/* Makes that line in line[LOG_LINE_MAX]: "[    1.234567 cpu2] text\n", with a mark where it was cut. us: since
+ * boot. Returns its length. kernel/tell.c */
+size_t klog_line(char *line, u64 us, const char *format, va_list args) PRINTF(3, 0);
+
+/* One line for each kind of what this boot left out (base/leftout.h), of which the console has not been told,
+ * or not of so much. Thread context or boot, CPU 0. kernel/tell.c */
+void left_out_tell(void);
 
 /* Fills in knobs and knob_refused. hosted: knobs and faults that need interrupts are refused. cpus: that
  * there are. Boot, once. kernel/arguments.c */
@@ -69,8 +80,8 @@ enum provoke_stage {
     PROVOKE_EARLY, /* the machine's tables exist, the heap's CPU rows and the CPU count do not yet */
     PROVOKE_LAB,   /* hello was sent, nothing measured yet; thread context, CPU 0 */
 };
-/* True if the text of provoke= means something. */
-NODISCARD bool provoke_valid(const char *text);
+/* True if the text of provoke= means something on a machine of so many CPUs. */
+NODISCARD bool provoke_valid(const char *text, unsigned cpus);
 /* Does what provoke= asks for at this stage, if anything. */
 void provoke_at(enum provoke_stage stage);
 /* True if provoke=what was given; for the faults that somebody else plants (badfree, selfcheck). */

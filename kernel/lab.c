@@ -18,9 +18,10 @@
 #include "bench/bench.h"
 #include "telemetry/telemetry.h"
 #include "../base/fmt.h"
+#include "../base/leftout.h"
 #include "../base/string.h"
 
-static char reason[200]; /* of the first failure; "" while all is well */
+static char reason[400]; /* of the first failure; "" while all is well */
 
 PRINTF(1, 2) static bool fail(const char *format, ...)
 {
@@ -29,7 +30,7 @@ PRINTF(1, 2) static bool fail(const char *format, ...)
     if (reason[0])
         return false;
     va_start(args, format);
-    fmt_v(reason, sizeof(reason), format, args);
+    fmt_mark_cut(reason, sizeof(reason), fmt_v(reason, sizeof(reason), format, args));
     va_end(args);
     klog("lab: %s", reason);
     return false;
@@ -38,14 +39,16 @@ PRINTF(1, 2) static bool fail(const char *format, ...)
 /* A machine with fewer CPUs than it should have measures something else: it must be seen. */
 static void tell_cpus_left_out(const struct bootinfo *info)
 {
-    char text[120];
+    char text[200];
 
     for (unsigned i = 0; i < info->cpus_found; i++) {
         const struct boot_cpu *c = &info->cpu[i];
 
         if (!c->trouble)
             continue;
-        fmt(text, sizeof(text), "the CPU with APIC id %u was left out: %s", c->apic_id, c->trouble);
+        fmt_mark_cut(text, sizeof(text),
+                     fmt(text, sizeof(text), "the CPU with APIC id %u was left out: %s", c->apic_id,
+                         c->trouble));
         telemetry_event("warning", text,
                         &(const struct telemetry_value){"apic_id", (i64)c->apic_id}, 1);
     }
@@ -73,7 +76,7 @@ static void badfree_event(const struct badfree_report *r)
 
 static void resize_event(const struct resize_report *r)
 {
-    char text[160];
+    char text[200]; /* a cache's name, four numbers and the words */
 
     switch (r->why) {
     case RESIZE_contended:
@@ -169,8 +172,10 @@ static void check_validate(const char *when)
     bool ok = heap_validate(kheap, &fault);
 
     if (!ok)
-        fmt(detail, sizeof(detail), "%s at %llx in %s", fault.what,
-            (unsigned long long)fault.address, fault.cache ? cache_name(fault.cache) : "no cache");
+        fmt_mark_cut(detail, sizeof(detail),
+                     fmt(detail, sizeof(detail), "%s at %llx in %s", fault.what,
+                         (unsigned long long)fault.address,
+                         fault.cache ? cache_name(fault.cache) : "no cache"));
     telemetry_check("validate", when, ok, detail, NULL, 0);
     if (ok)
         return;
@@ -330,11 +335,16 @@ static bool session(void)
 
 static enum plat_exit refuse(void)
 {
-    const struct knob_refusal *r = &knob_refused.at[0];
+    unsigned kept = MIN(knob_refused.count, (unsigned)KNOB_REFUSALS);
 
-    fmt(reason, sizeof(reason), r->nearest[0] ? "%s: %s (nearest: %s)" : "%s: %s", r->argument,
-        r->reason, r->nearest);
-    klog("refused: %s", reason);
+    for (unsigned i = 0; i < kept; i++) {
+        const struct knob_refusal *r = &knob_refused.at[i];
+        char text[sizeof(reason)], *to = i ? text : reason;
+
+        fmt(to, sizeof(text), r->nearest[0] ? "%s: %s (nearest: %s)" : "%s: %s", r->argument,
+            r->reason, r->nearest);
+        klog("refused: %s", to);
+    }
     telemetry_bye("refused", reason);
     return PLAT_EXIT_REFUSED;
 }
@@ -344,7 +354,10 @@ enum plat_exit lab_run(const struct bootinfo *info)
     bool known = bench_check_patterns(knobs.tests, &knob_refused);
     bool fine;
 
+    if (knob_refused.count > KNOB_REFUSALS)
+        left_out(LEFT_OUT_refusals, knob_refused.count - KNOB_REFUSALS, knob_refused.count, NULL);
     telemetry_hello(info);
+    left_out_tell();
     tell_cpus_left_out(info);
     telemetry_flush(); /* whatever happens from here on, it is known whose boot this is */
     if (!known || knob_refused.count)
@@ -358,6 +371,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
     name_tests();
     telemetry_sampling(true);
     fine = session();
+    left_out_tell(); /* what came since hello */
     telemetry_bye(fine ? "ok" : "self-check", reason);
     klog("lab: %s", fine ? "ok" : "self-check failed");
     return fine ? PLAT_EXIT_OK : PLAT_EXIT_FAILED;

@@ -39,6 +39,7 @@ static NORETURN void refuse(const char *reason, u64 at_least)
     u64 have = boot->memory_bytes, need = MAX(memory_enough(), at_least);
     char told[128];
 
+    left_out_tell();
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
     fmt(told, sizeof(told), "%s: %llu KiB usable, %llu KiB needed", reason,

@@ -106,6 +106,8 @@ static void print_frames(const u64 *addr, unsigned n)
         console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i],
                             symbol ? symbol : "?", (unsigned long long)offset);
     }
+    if (n == FRAMES_MAX)
+        console_write_panic("  (callers beyond these %u are not told)\n", FRAMES_MAX);
 }
 
 static void print_backtrace(unsigned cpu)

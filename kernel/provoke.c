@@ -22,6 +22,7 @@
  *                panics if it is told that there are none while one of them still holds an object
  *   remake@ROUNDS  caches come and go on CPU 0 while the others are short of memory (remake.c): it panics
  *                if one is said to be busy, an object is not what it was, or a page is lost
+ *   locks        the register of locks is full before the tests make theirs
  *   silent              a CPU holds up a grace period (lab.c)
  *   badfree, selfcheck  planted by the self-check, which asks provoke_is()
  *
@@ -30,6 +31,7 @@
 #include "remake.h"
 
 #include "telemetry/telemetry.h"
+#include "../base/fmt.h"
 #include "../base/string.h"
 
 #define FLOOD_EVENTS 1000u /* a CPU's ring has room for some 250 of them */
@@ -71,19 +73,21 @@ static u64 number_of(const char *text, const char *what)
     return number;
 }
 
-bool provoke_valid(const char *text)
+bool provoke_valid(const char *text, unsigned cpus)
 {
     static const char *const plain[] = {
         "none",        "nested",  "trap",      "overflow", "hang",  "hang-off", "early-alloc",
-        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",
+        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",    "locks",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
         if (strcmp(text, plain[i]) == 0)
             return true;
     }
-    if (strcmp(text, "reset") == 0 || strcmp(text, "absent-cpu") == 0)
+    if (strcmp(text, "reset") == 0)
         return kernel_hooks.reset != NULL; /* a machine, not a process */
+    if (strcmp(text, "absent-cpu") == 0)   /* there must be room in the list for one more */
+        return kernel_hooks.reset != NULL && cpus < MAX_CPUS;
     if (strcmp(text, "log-held") == 0)
         return kernel_hooks.hold_console != NULL;
     return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0 || number_of(text, "remake");
@@ -107,8 +111,9 @@ void provoke_absent_cpu(struct bootinfo *info)
 {
     u32 nobody = 254; /* the highest that an xAPIC can address */
 
-    if (!provoke_is("absent-cpu") || info->cpus_found == MAX_CPUS)
+    if (!provoke_is("absent-cpu"))
         return;
+    CHECK_VALUES(info->cpus_found < MAX_CPUS, info->cpus_found, MAX_CPUS); /* else it was refused */
     while (listed(info, nobody))
         nobody--;
     memmove(&info->cpu[2], &info->cpu[1], (info->cpus_found - 1) * sizeof(info->cpu[0]));
@@ -148,6 +153,19 @@ static void flood_and_tell(void)
     flood();
     telemetry_flush();
     telemetry_event("phase", "after the flood", NULL, 0);
+}
+
+/* An id stays with its name when the lock is gone. */
+static void fill_lock_register(void)
+{
+    struct spinlock l;
+    char name[LOCK_OWNER_MAX];
+
+    for (unsigned i = 0; lock_count() < MAX_LOCKS; i++) {
+        fmt(name, sizeof(name), "filler-%u", i);
+        spin_init(&l, LOCKCLASS_page, name);
+        spin_destroy(&l);
+    }
 }
 
 static void panic_here(void *arg)
@@ -327,6 +345,8 @@ static void provoke_in_lab(const char *what)
         provoke_short();
     else if (number_of(what, "remake"))
         provoke_remake(number_of(what, "remake"));
+    else if (strcmp(what, "locks") == 0)
+        fill_lock_register();
     else if (strcmp(what, "nested") == 0)
         PANIC(PANIC_provoked, (const char *)(u64)nowhere, 0, 0);
     else if (strcmp(what, "trap") == 0)

@@ -47,7 +47,7 @@ PRINTF(1, 2) static void fail(const char *format, ...)
     if (__atomic_exchange_n(&self.failed, 1, __ATOMIC_ACQ_REL))
         return;
     va_start(args, format);
-    fmt_v(self.why, sizeof(self.why), format, args);
+    fmt_mark_cut(self.why, sizeof(self.why), fmt_v(self.why, sizeof(self.why), format, args));
     va_end(args);
 }
 

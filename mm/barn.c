@@ -370,15 +370,13 @@ void barn_init(struct kmem_cache *c)
 {
     for (unsigned i = 0; i < c->heap->nodes; i++) {
         struct barn *b = &c->node[i].barn;
-        char name[CACHE_NAME_MAX];
 
         list_init(&b->full);
         list_init(&b->empty);
         b->partial = NULL;
         b->fulls = b->empties = 0;
         b->objects = 0;
-        cache_lock_name(c, i, name, sizeof(b->lock.owner));
-        spin_init(&b->lock, LOCKCLASS_barn, name);
+        spin_init(&b->lock, LOCKCLASS_barn, c->name);
     }
 }
 

@@ -214,12 +214,8 @@ static const struct front_ops *front_chosen(const struct heap *h, const struct k
 
 static void nodes_init(struct kmem_cache *c)
 {
-    char name[sizeof(c->node[0].lock.owner)];
-
-    for (unsigned i = 0; i < c->heap->nodes; i++) {
-        cache_lock_name(c, i, name, sizeof(name));
-        slab_node_init(&c->node[i], name);
-    }
+    for (unsigned i = 0; i < c->heap->nodes; i++)
+        slab_node_init(&c->node[i], c->name);
 }
 
 void cache_locks_destroy(struct kmem_cache *c)

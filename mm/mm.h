@@ -15,6 +15,7 @@
 #define KMALLOC_ALIGN     16u
 #define ZERO_SIZE_PTR     ((void *)16) /* kmalloc(0): not NULL, may be freed, not dereferenced */
 #define CACHE_NAME_MAX    32
+#define MAX_CACHES        64u /* kmem_cache_create() of one more gives NULL */
 
 struct heap;
 struct kmem_cache;

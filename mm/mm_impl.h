@@ -60,10 +60,15 @@
 #include "../base/string.h"
 
 #define MAX_NODES       4u
-#define MAX_CACHES      64u
 #define MAX_SLAB_ORDER  4u
 #define HEADER_BYTES    16u
 #define FULL_ZONE_BYTES 16u /* red zone under poison=full */
+
+/* Each cache has two names of locks at most, whatever its nodes: its slabs' and its barn's or depot's. Besides
+ * these a kernel has the list of caches, each node's pages, each CPU's run queue, threads, RCU and console. */
+_Static_assert(2 * MAX_CACHES + 1 + MAX_NODES + MAX_CPUS + 3 <= MAX_LOCKS,
+               "every lock that a kernel can make has a row in the register");
+_Static_assert(CACHE_NAME_MAX <= LOCK_OWNER_MAX, "a lock is named after its cache");
 
 /* -- frames -- */
 
@@ -708,8 +713,6 @@ void heap_way(struct heap *h);
 /* slab.c */
 void slab_geometry(struct kmem_cache *c, size_t align);
 void slab_node_init(struct cache_node *n, const char *name);
-/* The name of a lock that each node of a cache has: the cache's, and @NODE where there are several. */
-void cache_lock_name(const struct kmem_cache *c, unsigned node, char *buf, size_t size);
 /* Takes up to n objects, in address order within a slab, growing the cache if it has none; they
  * become CACHED. Interrupts off, no lock held. Returns how many; 0 is shortage. */
 NODISCARD static ALWAYS_INLINE unsigned slab_take(struct kmem_cache *c, void **out, unsigned n)

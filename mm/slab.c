@@ -717,19 +717,6 @@ void slab_geometry(struct kmem_cache *c, size_t align)
     c->side = side_shape(c, c->order, c->capacity);
 }
 
-void cache_lock_name(const struct kmem_cache *c, unsigned node, char *buf, size_t size)
-{
-    if (c->heap->nodes == 1) {
-        text_copy(buf, size, c->name);
-        return;
-    }
-    text_copy(buf, size - 2, c->name);
-    size = strlen(buf);
-    buf[size] = '@';
-    buf[size + 1] = (char)('0' + node);
-    buf[size + 2] = 0;
-}
-
 void slab_node_init(struct cache_node *n, const char *name)
 {
     list_init(&n->partial);

@@ -122,13 +122,17 @@ backtrace_of_thread(const u64 *frame, u64 *addr, unsigned max)
 PRINTF(1, 2) static void say(const char *format, ...)
 {
     char line[512];
+    size_t size = sizeof(line) - 1, n;
     va_list args;
-    size_t n;
 
     va_start(args, format);
-    n = fmt_v(line, sizeof(line), format, args);
+    n = fmt_v(line, size, format, args);
     va_end(args);
-    host_console_write(line, MIN(n, sizeof(line) - 1));
+    if (n >= size) { /* what was cut was the end of the line */
+        n = fmt_mark_cut(line, size, n);
+        line[n++] = '\n';
+    }
+    host_console_write(line, n);
 }
 
 static void say_what_happened(const struct panic_info *info)
@@ -167,6 +171,8 @@ NORETURN void plat_panic(const struct panic_info *info)
         say("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i], symbol ? symbol : "?",
             (unsigned long long)offset);
     }
+    if (n == BACKTRACE_MAX)
+        say("  (callers beyond these %u are not told)\n", BACKTRACE_MAX);
     if (panic_handler)
         panic_handler(info, addr, n);
     _exit(exit_status[PLAT_EXIT_PANIC]);

@@ -211,7 +211,8 @@ static void refuse_pattern(const char *pattern, struct knob_refusals *r)
     if (r->count++ >= KNOB_REFUSALS)
         return;
     e = &r->at[r->count - 1];
-    fmt(e->argument, sizeof(e->argument), "tests=%s", pattern);
+    fmt_mark_cut(e->argument, sizeof(e->argument),
+                 fmt(e->argument, sizeof(e->argument), "tests=%s", pattern));
     text_copy(e->reason, sizeof(e->reason), "no test has such a name");
     nearest_test(pattern, e->nearest, sizeof(e->nearest));
 }
@@ -226,8 +227,9 @@ bool bench_check_patterns(const char *patterns, struct knob_refusals *r)
 
         while (p[n] && p[n] != ',')
             n++;
-        memcpy(one, p, MIN(n, sizeof(one) - 1));
-        one[MIN(n, sizeof(one) - 1)] = 0;
+        CHECK_VALUES(n < sizeof(one), n, sizeof(one)); /* a part of tests=, which fits */
+        memcpy(one, p, n);
+        one[n] = 0;
         if (!matches_any(one)) {
             refuse_pattern(one, r);
             fine = false;

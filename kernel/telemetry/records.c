@@ -12,12 +12,19 @@
  * Contexts: thread on CPU 0; telemetry_event() and telemetry_tick() as telemetry.h says. */
 #include "telemetry_impl.h"
 #include "version.h"
+#include "../../base/leftout.h"
 #include "../../base/string.h"
 
 #define STUCK_MS     2000u
-#define ARGS_MAX     3000u /* of the argument line, echoed: it shares a record */
-#define EVENT_TEXT   200u
 #define EVENT_VALUES 8u
+/* Bytes of the argument line in hello's first part, which it shares, and in each that it has to itself; and how
+ * many of these there may be. */
+#define ARGS_FIRST      3000u
+#define ARGS_MORE       3900u
+#define ARGS_PARTS_MOST 64u
+/* Bytes that an entry of left_out needs, with its texts and in short. */
+#define LEFT_OUT_LONG  560u
+#define LEFT_OUT_SHORT 100u
 /* What a tick moves to the port. Every byte costs 2..5 us of exits under QEMU. */
 #define TICK_BYTES       512u
 #define TICK_BYTES_TIMED 64u
@@ -84,13 +91,87 @@ static void pair_bool(struct cbor *c, const char *key, bool value)
     cbor_bool(c, value);
 }
 
-/* -- hello: three parts, so that no single one can be too long -- */
+/* -- what was left out -- */
+
+_Static_assert(NR_LEFT_OUT *LEFT_OUT_SHORT <= PAYLOAD_MAX / 2, "bye has room for every kind");
+
+/* Texts only while there is room for them: bye has one frame, and what hello told it tells again. */
+static void left_out_entry(struct cbor *c, const struct left_out_desc *d, const struct left_out *l,
+                           bool texts)
+{
+    bool detail = texts && l->detail;
+
+    cbor_map(c, 3 + (l->of != 0) + d->voids + texts + detail);
+    pair_text(c, "name", d->name);
+    pair_text(c, "unit", d->unit);
+    pair_uint(c, "amount", l->amount);
+    if (l->of)
+        pair_uint(c, "of", l->of);
+    if (d->voids)
+        pair_bool(c, "voids", true);
+    if (texts) {
+        cbor_text(c, "doc");
+        cbor_text_most(c, d->doc, TEXT_MOST);
+    }
+    if (detail) {
+        cbor_text(c, "detail");
+        cbor_text_most(c, l->detail, TEXT_MOST);
+    }
+}
+
+/* Of each kind of which there is something. */
+static void left_out_list(struct cbor *c)
+{
+    struct left_out seen[NR_LEFT_OUT];
+    unsigned kinds = 0;
+
+    for (unsigned i = 0; i < NR_LEFT_OUT; i++) {
+        seen[i] = left_out_read(i);
+        kinds += seen[i].amount != 0;
+    }
+    cbor_text(c, "left_out");
+    cbor_array(c, kinds);
+    for (unsigned i = 0; i < NR_LEFT_OUT; i++) {
+        if (!seen[i].amount)
+            continue;
+        kinds--;
+        left_out_entry(c, &left_out_descs[i], &seen[i],
+                       (size_t)(c->end - c->p) >= LEFT_OUT_LONG + kinds * LEFT_OUT_SHORT);
+    }
+}
+
+/* -- hello: several parts, so that no single one can be too long -- */
+
+/* Where the piece ends that begins at `from`: no UTF-8 letter is in two pieces. */
+static size_t args_piece(const char *args, size_t from, size_t length)
+{
+    size_t most = from ? ARGS_MORE : ARGS_FIRST, end = from + most;
+
+    if (length - from <= most)
+        return length;
+    while (end > from + most - 3 && ((u8)args[end] & 0xc0) == 0x80)
+        end--;
+    return end;
+}
+
+/* How many parts beyond the first hold the rest of the argument line, all of it if there may be so many. */
+static unsigned args_parts(const char *args, size_t length)
+{
+    size_t at = args_piece(args, 0, length);
+    unsigned parts = 0;
+
+    for (; at < length && parts < ARGS_PARTS_MOST; parts++)
+        at = args_piece(args, at, length);
+    if (at < length)
+        left_out(LEFT_OUT_args, length - at, length, NULL);
+    return parts;
+}
 
 static void hello_machine(struct cbor *c, const struct bootinfo *info)
 {
-    size_t args = MIN(strlen(info->args), (size_t)ARGS_MAX);
+    size_t args = strlen(info->args);
 
-    cbor_map(c, 17);
+    cbor_map(c, 18);
     pair_uint(c, "protocol", PROTOCOL_VERSION);
     pair_text(c, "kernel", HAYLOFT_VERSION);
     pair_text(c, "git", HAYLOFT_GIT);
@@ -107,8 +188,22 @@ static void hello_machine(struct cbor *c, const struct bootinfo *info)
     pair_bool(c, "tsc_invariant", info->cycles_invariant);
     pair_bool(c, "flags_fault", info->flags_fault);
     pair_uint(c, "tick_hz", kernel_hooks.tick_hz);
+    pair_uint(c, "args_bytes", args);
     cbor_text(c, "args");
-    cbor_text_n(c, info->args, args);
+    cbor_text_n(c, info->args, args_piece(info->args, 0, args));
+}
+
+/* The next piece of the argument line; returns where the one after it begins. */
+static size_t hello_args(struct cbor *c, const struct bootinfo *info, size_t from)
+{
+    size_t end = args_piece(info->args, from, strlen(info->args));
+
+    if (c) {
+        cbor_map(c, 1);
+        cbor_text(c, "args");
+        cbor_text_n(c, info->args + from, end - from);
+    }
+    return end;
 }
 
 static void hello_knobs(struct cbor *c)
@@ -126,9 +221,9 @@ static void hello_knobs(struct cbor *c)
 
 static void hello_cpus(struct cbor *c, const struct bootinfo *info)
 {
-    unsigned refused = MIN(knob_refused.count, (unsigned)KNOB_REFUSALS), cpu = 0;
+    unsigned cpu = 0;
 
-    cbor_map(c, 2);
+    cbor_map(c, 1);
     cbor_text(c, "cpus");
     cbor_array(c, plat_cpu_count());
     for (unsigned i = 0; i < info->cpus_found && cpu < plat_cpu_count(); i++) {
@@ -141,6 +236,13 @@ static void hello_cpus(struct cbor *c, const struct bootinfo *info)
         cbor_int(c, info->cpu[i].tsc_skew);
     }
     CHECK_VALUES(cpu == plat_cpu_count(), cpu, plat_cpu_count());
+}
+
+static void hello_refused(struct cbor *c)
+{
+    unsigned refused = MIN(knob_refused.count, (unsigned)KNOB_REFUSALS);
+
+    cbor_map(c, 1);
     cbor_text(c, "refused");
     cbor_array(c, refused);
     for (unsigned i = 0; i < refused; i++) {
@@ -151,20 +253,56 @@ static void hello_cpus(struct cbor *c, const struct bootinfo *info)
     }
 }
 
+static void hello_left_out(struct cbor *c)
+{
+    cbor_map(c, 1);
+    left_out_list(c);
+}
+
+enum hello_part {
+    HELLO_MACHINE,
+    HELLO_KNOBS,
+    HELLO_CPUS,
+    HELLO_REFUSED,
+    HELLO_LEFT_OUT,
+    HELLO_ARGS, /* and all after it */
+};
+
+static void hello_part(struct cbor *c, const struct bootinfo *info, enum hello_part part)
+{
+    switch (part) {
+    case HELLO_MACHINE:
+        hello_machine(c, info);
+        break;
+    case HELLO_KNOBS:
+        hello_knobs(c);
+        break;
+    case HELLO_CPUS:
+        hello_cpus(c, info);
+        break;
+    case HELLO_REFUSED:
+        hello_refused(c);
+        break;
+    default:
+        hello_left_out(c);
+        break;
+    }
+}
+
 void telemetry_hello(const struct bootinfo *info)
 {
-    for (unsigned part = 0; part < 3; part++) {
-        struct cbor *c = boot_begin(RECORD_HELLO, part, 3);
+    size_t length = strlen(info->args), at = args_piece(info->args, 0, length);
+    unsigned parts = HELLO_ARGS + args_parts(info->args, length);
 
-        if (!c)
-            continue;
-        if (part == 0)
-            hello_machine(c, info);
-        else if (part == 1)
-            hello_knobs(c);
-        else
-            hello_cpus(c, info);
-        boot_end();
+    for (unsigned part = 0; part < parts; part++) {
+        struct cbor *c = boot_begin(RECORD_HELLO, part, parts);
+
+        if (part >= HELLO_ARGS)
+            at = hello_args(c, info, at);
+        else if (c)
+            hello_part(c, info, part);
+        if (c)
+            boot_end();
     }
 }
 
@@ -275,7 +413,7 @@ static void announce_cache(unsigned id, const struct kmem_cache *cache)
     sampler_announced(SCOPE_cache, id);
 }
 
-static void announce_lock(unsigned id, const struct spinlock *lock)
+static void announce_lock(unsigned id, const struct lock_stats *lock)
 {
     struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
 
@@ -297,17 +435,17 @@ void telemetry_announce(void)
     if (!sampler_knows(SCOPE_node, 0))
         for (unsigned id = 0; id < heap_node_count(kheap); id++)
             announce_node(id);
-    for (unsigned id = 0; id < caches && id < sampler_limit(SCOPE_cache); id++) {
+    for (unsigned id = 0; id < caches; id++) {
         const struct kmem_cache *cache = heap_cache(kheap, id);
 
         if (cache && !sampler_knows(SCOPE_cache, id))
             announce_cache(id, cache);
     }
-    for (unsigned id = 1; id <= locks && id < sampler_limit(SCOPE_lock); id++) {
-        const struct spinlock *lock = lock_by_id(id);
+    for (unsigned id = 1; id <= locks; id++) {
+        struct lock_stats lock = lock_stats(id);
 
-        if (lock && !sampler_knows(SCOPE_lock, id))
-            announce_lock(id, lock);
+        if (lock.living && !sampler_knows(SCOPE_lock, id))
+            announce_lock(id, &lock);
     }
 }
 
@@ -455,7 +593,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason)
 {
     u64 cycles = 0, records = 0;
 
-    cbor_map(c, 4);
+    cbor_map(c, 5);
     pair_text(c, "outcome", outcome);
     pair_text(c, "reason", reason);
     cbor_text(c, "totals");
@@ -471,6 +609,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason)
     pair_uint(c, "cycles", cycles);
     pair_uint(c, "bytes", counter_read(&telemetry.drain.bytes));
     pair_uint(c, "records", records);
+    left_out_list(c);
 }
 
 void telemetry_bye(const char *outcome, const char *reason)
@@ -499,6 +638,8 @@ void telemetry_event(const char *kind, const char *text, const struct telemetry_
 
     if (!__atomic_load_n(&telemetry.active, __ATOMIC_ACQUIRE))
         return;
+    if (n > EVENT_VALUES)
+        left_out(LEFT_OUT_event_values, n - EVENT_VALUES, 0, kind);
     n = MIN(n, EVENT_VALUES);
     flags = plat_irq_save();
     r = &telemetry.cpu[plat_cpu_id()];
@@ -509,7 +650,7 @@ void telemetry_event(const char *kind, const char *text, const struct telemetry_
         cbor_map(c, 3);
         pair_text(c, "kind", kind);
         cbor_text(c, "text");
-        cbor_text_n(c, text, MIN(strlen(text), (size_t)EVENT_TEXT));
+        cbor_text_most(c, text, TEXT_MOST);
         cbor_text(c, "values");
         cbor_map(c, n);
         for (unsigned i = 0; i < n; i++)

@@ -86,9 +86,17 @@ static size_t room(const struct ring *r)
     return r->size - (ring_head(r) - ring_tail(r));
 }
 
+/* What the next record may take: a loss is told first, and the record must fit after that. */
+static size_t room_needed(const struct ring *r)
+{
+    size_t one = FRAME_MAX(r->payload_max) + 2;
+
+    return r->lost_new ? 2 * one : one;
+}
+
 bool ring_has_room(const struct ring *r)
 {
-    return room(r) >= FRAME_MAX(r->payload_max) + 2;
+    return room(r) >= room_needed(r);
 }
 
 bool ring_try_enter(struct ring *r)
@@ -148,11 +156,7 @@ static void tell_lost(struct ring *r)
 
 struct cbor *record_begin(struct ring *r, enum record_type type, unsigned part, unsigned parts)
 {
-    size_t need = FRAME_MAX(r->payload_max) + 2;
-
-    if (r->lost_new)
-        need *= 2; /* the loss is told first, and this record must fit after it */
-    if (room(r) < need) {
+    if (!ring_has_room(r)) {
         note_lost(r);
         return NULL;
     }

@@ -1,5 +1,8 @@
 /* sample.c: what has changed, said as often and at such length as the byte budget allows.
  *
+ * The tables have room for every cache and every lock's id that there can be, so nothing that exists is left
+ * out of the samples.
+ *
  * The idea: for each value there is a note of what was last sent (`sent`). A sample is a list of
  * rows with the values that differ from their note, absolute, so a lost sample costs resolution and
  * nothing else. Two sets of notes are kept: one for the ticks' samples in the CPUs' streams, one
@@ -20,7 +23,6 @@
 #include "telemetry_impl.h"
 #include "../../base/string.h"
 
-#define MAX_CACHES     64u
 #define ROW_MAX        96u  /* values in a row of any scope */
 #define TIMED_HZ_MAX   4u   /* samples a second inside timed sections */
 #define TOKENS_MIN     96   /* bytes without which a sample is not worth its frame */
@@ -101,15 +103,14 @@ static bool row_of_cpu(struct row *row, const struct sent *sent, unsigned cpu)
 static bool row_of_lock(struct row *row, const struct sent *sent, unsigned i)
 {
     unsigned id = i / sampler.cpus + 1;
-    const struct spinlock *lock = lock_by_id(id);
 
     row->scope = SCOPE_lock;
     row->instance = id;
     row->cpu = i % sampler.cpus;
     row->gauges = false;
-    if (!lock || !known(&sampler.lock_known[id]))
+    if (!known(&sampler.lock_known[id]))
         return false;
-    row->now = lock->row[row->cpu].ctr;
+    row->now = lock_stats(id).rows[row->cpu].ctr;
     row->sent = sent->lock + (size_t)i * NR_LOCK_COUNTERS;
     return true;
 }
@@ -126,7 +127,7 @@ static bool row_of_cache(struct row *row, const struct sent *sent, unsigned i)
     row->gauges = cpu == sampler.cpus;
     row->cpu = row->gauges ? 0 : cpu;
     row->now = NULL;
-    if (cache && id < MAX_CACHES && known(&sampler.cache_known[id])) {
+    if (cache && known(&sampler.cache_known[id])) {
         row->now = row->gauges ? row->values : cache_row(cache, cpu);
         if (row->gauges)
             cache_gauges(cache, row->values);
@@ -166,15 +167,14 @@ static bool row_of_global(struct row *row, const struct sent *sent)
 /* Every row but the CPUs' own has a number: locks first, then caches, nodes, the global one. */
 static unsigned row_count(void)
 {
-    unsigned caches = MIN(heap_cache_count(kheap), MAX_CACHES);
-
-    return lock_count() * sampler.cpus + (caches + sampler.nodes) * (sampler.cpus + 1) + 1;
+    return lock_count() * sampler.cpus +
+           (heap_cache_count(kheap) + sampler.nodes) * (sampler.cpus + 1) + 1;
 }
 
 static bool row_load(struct row *row, const struct sent *sent, unsigned i)
 {
     unsigned locks = lock_count() * sampler.cpus;
-    unsigned caches = MIN(heap_cache_count(kheap), MAX_CACHES) * (sampler.cpus + 1);
+    unsigned caches = heap_cache_count(kheap) * (sampler.cpus + 1);
     unsigned nodes = sampler.nodes * (sampler.cpus + 1);
 
     if (i < locks)
@@ -406,11 +406,6 @@ void telemetry_full_sample(void)
 }
 
 /* -- what has a name, and init -- */
-
-unsigned sampler_limit(enum counter_scope scope)
-{
-    return scope == SCOPE_cache ? MAX_CACHES : scope == SCOPE_lock ? MAX_LOCKS + 1 : sampler.nodes;
-}
 
 static bool *known_flag(enum counter_scope scope, unsigned id)
 {

@@ -98,7 +98,8 @@ void telemetry_timed(bool on);    /* inside a timed section: fewer samples, a te
 
 /* An event on the calling CPU's stream; dropped and counted if its ring is full. Thread or
  * interrupt context, on a CPU (not the host's timer thread). Values are unsigned on the wire. text
- * is cut at 200 bytes, values at 8. */
+ * is cut at 200 bytes and says so then; of the values 8 are kept, and the boot's account tells of the
+ * others (LEFT_OUT_event_values). */
 void telemetry_event(const char *kind, const char *text, const struct telemetry_value *values,
                      unsigned n);
 
@@ -131,7 +132,7 @@ struct telemetry_panic {
     const struct telemetry_register *reg;
     unsigned regs;
     const struct telemetry_backtrace
-        *other; /* the other CPUs; what does not fit one frame is left out */
+        *other; /* the other CPUs; what does not fit one frame is left out and counted */
     unsigned others;
 };
 /* Sends the panic record first and then what the rings hold, by polling, for at most 2 s. Any

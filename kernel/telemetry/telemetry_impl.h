@@ -5,6 +5,7 @@
 #include "telemetry.h"
 #include "../../base/cbor.h"
 #include "../../base/cobs.h"
+#include "../../base/fmt.h"
 
 enum record_type {
     RECORD_HELLO,
@@ -80,7 +81,8 @@ extern struct telemetry telemetry; /* ring.c */
 NODISCARD bool ring_init(struct ring *r, unsigned stream);
 bool ring_try_enter(struct ring *r);
 void ring_leave(struct ring *r);
-bool ring_has_room(const struct ring *r); /* for the longest record; producer */
+/* For what record_begin() will want: the longest record, and before it what tells of a loss. Producer. */
+bool ring_has_room(const struct ring *r);
 bool ring_empty(const struct ring *r);
 /* Starts a record in the ring's own buffer and returns where its body goes; NULL if there is no
  * room: the record is counted as lost. First tells of earlier losses, if there is room for both.
@@ -110,8 +112,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason);
 NODISCARD bool sampler_init(unsigned cpus);
 void sampler_announced(enum counter_scope scope, unsigned id);
 bool sampler_knows(enum counter_scope scope, unsigned id);
-unsigned sampler_limit(enum counter_scope scope); /* ids below it can be sampled */
-void sampler_tick(unsigned cpu, u64 now);         /* with the ring entered */
+void sampler_tick(unsigned cpu, u64 now); /* with the ring entered */
 bool sampler_due(unsigned cpu, u64 now);
 
 /* Memory for good, zeroed, at init. */
@@ -132,6 +133,17 @@ static inline void pair_text(struct cbor *c, const char *key, const char *value)
 {
     cbor_text(c, key);
     cbor_text(c, value);
+}
+
+/* At most so many bytes, 20 to 200 of them; a text that had to be cut says so at its end. */
+#define TEXT_MOST 200u
+static inline void cbor_text_most(struct cbor *c, const char *text, size_t most)
+{
+    char cut[TEXT_MOST + 1];
+
+    CHECK_VALUES(most <= TEXT_MOST, most, TEXT_MOST);
+    fmt_mark_cut(cut, most + 1, fmt(cut, most + 1, "%s", text));
+    cbor_text(c, cut);
 }
 
 static inline void pair_uint(struct cbor *c, const char *key, u64 value)

@@ -41,7 +41,10 @@ def test_trap_carries_registers(boot):
 def test_stack_overflow_has_a_name(boot):
     done = boot('kbench=0 selfcheck=0 provoke=overflow')
     assert done.exit_status == PANIC, done.story()
-    assert done.one('panic')['name'] in ('stack_overflow', 'double_fault')
+    panic = done.one('panic')
+    assert panic['name'] in ('stack_overflow', 'double_fault')
+    assert len(panic['backtrace']) + panic['left_out']['frames'] >= 24, 'what its record has no room for is counted'
+    assert 'callers beyond these 24 are not told' in done.console
 
 
 def test_panic_inside_a_panic_ends_the_machine(boot):

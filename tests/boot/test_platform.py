@@ -145,6 +145,13 @@ def test_a_cpu_that_does_not_exist_is_named_and_left_out(boot):
     assert warning['text'] in done.console
 
 
+def test_a_list_of_cpus_that_is_full_takes_none_that_does_not_exist(boot):
+    """64 is as many as there is room for: the fault is refused, not ignored."""
+    done = boot(QUIET + ' provoke=absent-cpu', cpus=64, timeout=200).sound('refused', REFUSED)
+    (argument, _, nearest), = done.one('hello')['refused']
+    assert (argument, nearest) == ('provoke=absent-cpu', 'provoke=none')
+
+
 def test_a_boot_without_one_of_its_cpus_does_not_count(boot):
     done = boot(QUIET + ' provoke=absent-cpu', cpus=2).sound()
     verdict, reason = outcome.classify(done.exit_status, done.timed_out, digest_boot(done.folder))

@@ -75,3 +75,46 @@ TEST(fmt_precision_stops_before_the_end_of_the_text)
     EXPECT_EQ(fmt(buf, sizeof(buf), "%.*s", 3, not_terminated), 3u);
     EXPECT_STR(buf, "abc");
 }
+
+/* Whatever the length: what is shown and what the mark says is missing make up the whole. */
+TEST(a_cut_text_says_how_much_is_missing)
+{
+    char whole[3001], buf[64];
+
+    for (size_t n = 0; n < sizeof(whole); n += 1 + n / 50) {
+        size_t length;
+        unsigned long missing = 0;
+
+        memset(whole, 'a', n);
+        whole[n] = 0;
+        length = fmt_mark_cut(buf, sizeof(buf), fmt(buf, sizeof(buf), "%s", whole));
+        EXPECT_EQ(length, strlen(buf));
+        EXPECT_LT(length, sizeof(buf));
+        if (n < sizeof(buf)) {
+            EXPECT_STR(buf, whole);
+            continue;
+        }
+        EXPECT_EQ(sscanf(strchr(buf, ' '), " (%lu bytes cut)", &missing), 1);
+        EXPECT_EQ(buf[length - 1], ')');
+        EXPECT_EQ((size_t)(strchr(buf, ' ') - buf) + missing, n);
+    }
+}
+
+TEST(a_cut_leaves_no_letter_in_half)
+{
+    char whole[200], buf[40];
+
+    for (unsigned first = 0; first < 4; first++) {
+        size_t n = first;
+        char *mark;
+
+        memset(whole, 'a', first);
+        for (; n + 4 < sizeof(whole); n += 4)
+            memcpy(whole + n, "\xf0\x9f\x8c\xbe", 4);
+        whole[n] = 0;
+        fmt_mark_cut(buf, sizeof(buf), fmt(buf, sizeof(buf), "%s", whole));
+        mark = strchr(buf, ' ');
+        REQUIRE(mark != NULL);
+        EXPECT_EQ((size_t)(mark - buf - first) % 4, 0u);
+    }
+}

@@ -251,6 +251,16 @@ TEST(nothing_is_ignored)
     EXPECT(!knobs_parse(&k, "front=none=1", false, &r));
 }
 
+static const char *text_of_length(size_t n)
+{
+    static char text[3000];
+
+    CHECK(n < sizeof(text));
+    memset(text, 'x', n);
+    text[n] = 0;
+    return text;
+}
+
 TEST(a_long_word_is_cut_not_overrun)
 {
     static char line[5000];
@@ -259,7 +269,23 @@ TEST(a_long_word_is_cut_not_overrun)
     line[3000] = '=';
     EXPECT(!knobs_parse(&k, line, false, &r));
     EXPECT_EQ(strlen(r.at[0].argument), sizeof(r.at[0].argument) - 1);
+    EXPECT(strstr(r.at[0].argument, "q (4937 bytes cut)"));
     EXPECT_STR(r.at[0].nearest, "");
+}
+
+/* No reason is cut, and an illegal value's names all legal ones. */
+TEST(a_refusal_names_every_legal_value)
+{
+    EXPECT_EQ(read_list(), (unsigned)NR_KNOBS);
+    for (unsigned id = 0; id < NR_KNOBS; id++) {
+        const char *illegal =
+            strcmp(list[id].type, "TEXT") == 0 ? text_of_length(list[id].max + 1) : "@";
+
+        EXPECT(!parse("%s=%s", list[id].name, illegal));
+        EXPECT(!strstr(r.at[0].reason, "cut)"));
+        for (unsigned v = 0; v < list[id].values; v++)
+            EXPECT(strstr(r.at[0].reason, list[id].value[v]));
+    }
 }
 
 static bool contradictory(const char *line)

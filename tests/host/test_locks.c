@@ -1,4 +1,5 @@
 /* test_locks.c: mutual exclusion, statistics and ranks of every lock algorithm, under stress. */
+#include "../../base/leftout.h"
 #include "../../sync/sync_impl.h"
 #include "test.h"
 
@@ -151,18 +152,122 @@ TEST(a_name_keeps_its_id)
 
     spin_init(&l, LOCKCLASS_cache, "phoenix");
     id = l.id;
-    EXPECT_EQ(lock_by_id(id), (const struct spinlock *)&l);
-    spin_init(&m, LOCKCLASS_cache, "phoenix");
-    EXPECT_NE(m.id, id); /* two at a time are two */
+    EXPECT_STR(lock_stats(id).owner, "phoenix");
+    EXPECT_EQ(lock_stats(id).class, LOCKCLASS_cache);
+    EXPECT_EQ(lock_stats(id).living, 1u);
+    spin_init(&m, LOCKCLASS_page, "phoenix"); /* of another class */
+    EXPECT_NE(m.id, id);
     spin_destroy(&m);
     spin_destroy(&l);
-    EXPECT_NULL(lock_by_id(id));
+    EXPECT_EQ(lock_stats(id).living, 0u);
     for (int i = 0; i < 1000; i++) {
         spin_init(&l, LOCKCLASS_cache, "phoenix");
         EXPECT_EQ(l.id, id);
         spin_destroy(&l);
     }
     EXPECT_LE(lock_count(), (unsigned)MAX_LOCKS);
+}
+
+/* A cache's nodes: locks of one name, held by several CPUs at once. */
+static struct spinlock twin[2];
+
+static void hold_your_own(void *arg)
+{
+    struct spinlock *l = &twin[plat_cpu_id() % 2];
+
+    for (unsigned i = 0; i < *(unsigned *)arg; i++) {
+        unsigned long flags = spin_lock_irqsave(l);
+
+        spin_unlock_irqrestore(l, flags);
+    }
+}
+
+TEST(locks_of_one_name_share_an_id_and_lose_no_count)
+{
+    static struct lock_row rows[MAX_LOCKS * 4], later[MAX_LOCKS * 4];
+    unsigned n = test_scale(20000);
+
+    for (unsigned i = 0; i < ARRAY_SIZE(algorithms); i++) {
+        struct lock_stats s;
+        char line[64];
+
+        snprintf(line, sizeof(line), "%s lockstat=time", algorithms[i]);
+        host_test_cpus(4);
+        memset(rows, 0, sizeof(rows));
+        memset(later, 0, sizeof(later));
+        configure(line, 4, rows);
+        spin_init(&twin[0], LOCKCLASS_cache, "twin");
+        spin_init(&twin[1], LOCKCLASS_cache, "twin");
+        EXPECT_EQ(twin[0].id, twin[1].id);
+        EXPECT_EQ(lock_stats(twin[0].id).living, 2u);
+        plat_run_on_cpus(plat_all_cpus(), hold_your_own, &n);
+        s = lock_stats(twin[0].id);
+        for (unsigned cpu = 0; cpu < 4; cpu++) {
+            const u64 *ctr = s.rows[cpu].ctr;
+
+            EXPECT_EQ(ctr[LOCK_acquisitions], n);
+            EXPECT_EQ(ctr[LOCK_hold_samples], n / 64);
+            EXPECT_GE(ctr[LOCK_hold_cycles], ctr[LOCK_hold_cycles_max]);
+            EXPECT_GE(ctr[LOCK_hold_cycles_max] * (n / 64), ctr[LOCK_hold_cycles]);
+            EXPECT_LE(ctr[LOCK_contended], n);
+        }
+        configure(
+            line, 4,
+            later); /* all living locks of a name move to new rows, the others are left alone */
+        EXPECT_EQ(twin[0].row, lock_stats(twin[0].id).rows);
+        EXPECT_EQ(twin[1].row, twin[0].row);
+        spin_destroy(&twin[0]);
+        EXPECT_EQ(lock_stats(twin[1].id).living, 1u);
+        configure(line, 4, rows);
+        EXPECT_EQ(twin[1].row, lock_stats(twin[1].id).rows);
+        EXPECT_NE(twin[0].row, twin[1].row);
+        spin_destroy(&twin[1]);
+        EXPECT_EQ(lock_stats(twin[1].id).living, 0u);
+    }
+    configure("", 1, rows);
+}
+
+/* In a process of its own: the register stays full. */
+static void fill_the_register(void *arg)
+{
+    u64 before = left_out_read(LEFT_OUT_locks).amount;
+    unsigned room = MAX_LOCKS - lock_count();
+    struct spinlock l;
+    char name[LOCK_OWNER_MAX];
+
+    (void)arg;
+    for (unsigned i = 0; i < room + 3; i++) {
+        snprintf(name, sizeof(name), "filler-%u", i);
+        spin_init(&l, LOCKCLASS_page, name);
+        CHECK_VALUES((l.id != 0) == (i < room), l.id, i);
+        spin_lock(&l); /* it works all the same */
+        CHECK(spin_held_by_me(&l));
+        spin_unlock(&l);
+        spin_destroy(&l);
+    }
+    CHECK_VALUES(left_out_read(LEFT_OUT_locks).amount == before + 3, before, room);
+    CHECK(left_out_descs[LEFT_OUT_locks].voids);
+    spin_init(&l, LOCKCLASS_page, "filler-0"); /* a name that has an id keeps it */
+    CHECK(l.id);
+    CHECK(left_out_read(LEFT_OUT_locks).amount == before + 3);
+}
+
+TEST(a_full_register_is_told)
+{
+    EXPECT_EQ(test_panic_of(fill_the_register, NULL), (unsigned)PANIC_NONE);
+}
+
+static void name_too_long(void *arg)
+{
+    struct spinlock l;
+
+    (void)arg;
+    spin_init(&l, LOCKCLASS_page, "a name of thirty-two characters!");
+}
+
+TEST(no_name_is_cut)
+{
+    EXPECT_EQ(test_panic_of(name_too_long, NULL), (unsigned)PANIC_check_failed);
 }
 
 static void wrong_order(void *arg)

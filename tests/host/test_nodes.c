@@ -663,18 +663,64 @@ TEST(a_shortage_and_a_destroy_leave_nothing)
     }
 }
 
-/* Locks of nodes are told apart, of one node they have the cache's name. */
-TEST(locks_are_named_by_node)
+static const char *owner_of(const struct spinlock *l)
+{
+    return l->id ? lock_stats(l->id).owner : "";
+}
+
+/* A cache's locks of one class have its name and one id, whatever its nodes. */
+TEST(locks_of_nodes_are_told_as_the_caches)
 {
     struct test_heap t;
+    struct kmem_cache *c;
 
     REQUIRE(heap_new(&t, "nodes=2 front=sheaf", 64, 2));
-    EXPECT_STR(t.h->kmalloc[2].node[0].lock.owner, "kmalloc-64@0");
-    EXPECT_STR(t.h->kmalloc[2].node[1].lock.owner, "kmalloc-64@1");
-    EXPECT_STR(t.h->kmalloc[2].node[1].barn.lock.owner, "kmalloc-64@1");
-    EXPECT_STR(t.h->buddy[1].lock.owner, "node1");
+    c = &t.h->kmalloc[2];
+    EXPECT_STR(owner_of(&c->node[0].lock), "kmalloc-64");
+    EXPECT_EQ(c->node[0].lock.id, c->node[1].lock.id);
+    EXPECT_STR(owner_of(&c->node[0].barn.lock), "kmalloc-64");
+    EXPECT_EQ(c->node[0].barn.lock.id, c->node[1].barn.lock.id);
+    EXPECT_NE(c->node[0].barn.lock.id, c->node[0].lock.id);
+    EXPECT_STR(owner_of(&t.h->buddy[0].lock), "node0");
+    EXPECT_STR(owner_of(&t.h->buddy[1].lock), "node1");
     heap_delete(&t);
-    REQUIRE(heap_new(&t, "nodes=1", 64, 2));
-    EXPECT_STR(t.h->kmalloc[2].node[0].lock.owner, "kmalloc-64");
-    heap_delete(&t);
+}
+
+/* As many caches as there can be, on as many nodes, with names that differ in their last letter only: each has an
+ * id for each class of lock, and no other's. */
+TEST(every_lock_has_an_id)
+{
+    static const char *const lines[] = {"nodes=4 front=sheaf", "nodes=4 front=magazine"};
+    struct test_heap t;
+
+    for (unsigned i = 0; i < ARRAY_SIZE(lines); i++) {
+        bool seen[MAX_LOCKS + 1] = {false};
+        char name[] = "a cache whose name takes all 31a";
+        struct kmem_cache_args one = {.name = name, .size = 64};
+
+        name[CACHE_NAME_MAX - 1] = 0;
+        REQUIRE(heap_new(&t, lines[i], 128, 4));
+        for (char *last = &name[CACHE_NAME_MAX - 2]; kmem_cache_create(t.h, &one);)
+            ++*last;
+        EXPECT_EQ(t.h->caches, MAX_CACHES);
+        for (u32 k = 0; k < t.h->caches; k++) {
+            struct kmem_cache *c = t.h->cache[k];
+            unsigned ids[3], n = 0;
+
+            ids[n++] = c->node[0].lock.id;
+            if (c->front == &front_sheaf)
+                ids[n++] = c->node[0].barn.lock.id;
+            if (c->front == &front_magazine)
+                ids[n++] = c->depot.lock.id;
+            for (unsigned node = 0; node < t.h->nodes; node++)
+                EXPECT_EQ(c->node[node].lock.id, ids[0]);
+            for (unsigned j = 0; j < n; j++) {
+                EXPECT_NE(ids[j], 0u);
+                EXPECT_FALSE(seen[ids[j]]);
+                seen[ids[j]] = true;
+                EXPECT_STR(lock_stats(ids[j]).owner, c->name);
+            }
+        }
+        heap_delete(&t);
+    }
 }

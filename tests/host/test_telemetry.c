@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "../../base/leftout.h"
 #include "heap_fixture.h"
 #include "wire_reader.h"
 
@@ -74,8 +75,16 @@ TEST(events_come_out_as_they_went_in)
     lab_delete();
 }
 
+static bool ends_in(const struct record *r, const char *key, const char *end)
+{
+    size_t at = find(r, key), n = at ? number(&at) : 0, m = strlen(end);
+
+    return n >= m && memcmp(text + at + n - m, end, m) == 0;
+}
+
 TEST(a_long_text_is_cut_and_a_number_of_any_size_fits)
 {
+    u64 before = left_out_read(LEFT_OUT_event_values).amount;
     char longest[1000];
     struct telemetry_value values[20];
 
@@ -89,7 +98,22 @@ TEST(a_long_text_is_cut_and_a_number_of_any_size_fits)
     read_all();
     EXPECT_EQ(records, 1u);
     EXPECT_EQ(field(&got[0], "text"), 200u); /* its length */
+    EXPECT_TRUE(ends_in(&got[0], "text", "xx (815 bytes cut)"));
     EXPECT_EQ(field(&got[0], "values"), 8u);
+    EXPECT_EQ(left_out_read(LEFT_OUT_event_values).amount, before + 12);
+    lab_delete();
+}
+
+TEST(a_text_that_just_fits_is_not_marked)
+{
+    char fits[201] = "";
+
+    REQUIRE(lab_new("", 1));
+    memset(fits, 'x', sizeof(fits) - 1);
+    telemetry_event("warning", fits, NULL, 0);
+    send_all();
+    read_all();
+    EXPECT_TRUE(field_is(&got[0], "text", fits));
     lab_delete();
 }
 
@@ -176,10 +200,10 @@ TEST(hello_schema_and_names_come_whole)
     telemetry_flush();
     send_all();
     read_all();
-    EXPECT_EQ(count_type(RECORD_HELLO), 3u);
-    for (unsigned i = 0; i < 3; i++) {
+    EXPECT_EQ(count_type(RECORD_HELLO), 5u);
+    for (unsigned i = 0; i < 5; i++) {
         EXPECT_EQ(got[i].part, i);
-        EXPECT_EQ(got[i].parts, 3u);
+        EXPECT_EQ(got[i].parts, 5u);
     }
     EXPECT_EQ(field(&got[0], "protocol"), 1u);
     EXPECT_EQ(field(&got[1], "knobs"), (u64)NR_KNOBS);
@@ -192,6 +216,211 @@ TEST(hello_schema_and_names_come_whole)
     read_all();
     EXPECT_LE(count_type(RECORD_OBJECT), objects);
     expect_streams_whole(0);
+    lab_delete();
+}
+
+/* CPU 0 says hello while CPU 1 reads: it may be more than a socket holds. */
+static u32 said; /* atomic */
+
+static void hello_and_reader(void *info)
+{
+    if (plat_cpu_id() == 0) {
+        telemetry_hello(info);
+        telemetry_flush();
+        __atomic_store_n(&said, 1, __ATOMIC_RELEASE);
+        return;
+    }
+    while (!__atomic_load_n(&said, __ATOMIC_ACQUIRE))
+        port_read(sizeof(wire));
+}
+
+static bool hello_arrives(const char *args)
+{
+    struct bootinfo info = {.platform = "host", .args = args, .cpus_found = 2, .memory_bytes = 1};
+
+    if (!lab_new("", 2))
+        return false;
+    info.cpu[0].started = info.cpu[1].started = true;
+    said = 0;
+    plat_run_on_cpus(3, hello_and_reader, &info);
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(count_type(RECORD_HELLO), records);
+    return true;
+}
+
+/* An argument line of any length arrives whole, and no letter is in two parts: each part is text by itself. */
+static void hello_with(const char *args, size_t length)
+{
+    size_t joined = 0;
+    unsigned parts;
+
+    REQUIRE(hello_arrives(args));
+    parts = records;
+    EXPECT_EQ(field(&got[0], "args_bytes"), length);
+    for (unsigned i = 0; i < parts; i++) {
+        size_t at = find(&got[i], "args"), n = at ? number(&at) : 0;
+
+        EXPECT_EQ(got[i].part, i);
+        EXPECT_EQ(got[i].parts, parts);
+        EXPECT_LE(joined + n, length);
+        EXPECT_TRUE(memcmp(args + joined, text + at, n) == 0);
+        EXPECT_TRUE(n == 0 || (args[joined] & 0xc0) != 0x80);
+        joined += n;
+    }
+    EXPECT_EQ(joined, length);
+    lab_delete();
+}
+
+TEST(hello_carries_the_whole_argument_line)
+{
+    static char line[70001];
+    u64 before = left_out_read(LEFT_OUT_args).amount;
+
+    for (size_t n = 2990; n < 3010; n++) {
+        memset(line, 'a', n);
+        line[n] = 0;
+        hello_with(line, n);
+    }
+    for (unsigned first = 0; first < 4; first++) { /* letters of four bytes, cut nowhere */
+        size_t n = first;
+
+        memset(line, 'a', first);
+        for (; n + 4 < sizeof(line); n += 4)
+            memcpy(line + n, "\xf0\x9f\x8c\xbe", 4);
+        line[n] = 0;
+        hello_with(line, n);
+    }
+    EXPECT_EQ(left_out_read(LEFT_OUT_args).amount, before);
+}
+
+TEST(what_no_hello_can_carry_is_told)
+{
+    static char line[400001];
+    u64 before = left_out_read(LEFT_OUT_args).amount, left;
+    size_t sent = 0;
+
+    memset(line, 'a', sizeof(line) - 1);
+    REQUIRE(hello_arrives(line));
+    for (unsigned i = 0; i < records; i++) {
+        size_t at = find(&got[i], "args");
+
+        sent += at ? number(&at) : 0;
+    }
+    left = left_out_read(LEFT_OUT_args).amount - before;
+    EXPECT_GT(left, 0u);
+    EXPECT_EQ(sent + left, sizeof(line) - 1);
+    EXPECT_EQ(field(&got[0], "args_bytes"), sizeof(line) - 1);
+    lab_delete();
+}
+
+/* The entry of that kind in a record's list; 0 if there is none. */
+static size_t left_out_in(const struct record *r, const char *name)
+{
+    size_t at = find(r, "left_out");
+    u64 n = at ? number(&at) : 0;
+
+    for (u64 i = 0; i < n; i++) {
+        if (text_is(find_in(at, "name"), name))
+            return at;
+        skip(&at);
+    }
+    return 0;
+}
+
+static u64 number_in(size_t map, const char *key)
+{
+    size_t at = find_in(map, key);
+
+    return at ? number(&at) : ~(u64)0;
+}
+
+TEST(hello_and_bye_carry_what_was_left_out)
+{
+    struct bootinfo info = {.platform = "host", .args = "", .cpus_found = 1, .memory_bytes = 1};
+    u64 before = left_out_read(LEFT_OUT_memory).amount;
+    const struct record *r;
+    size_t at;
+
+    REQUIRE(lab_new("", 1));
+    info.cpu[0].started = true;
+    left_out(LEFT_OUT_memory, 100, 5000, "in many small pieces");
+    telemetry_hello(&info);
+    left_out(LEFT_OUT_memory, 23, 0, NULL);
+    left_out(LEFT_OUT_locks, 2, 0, NULL);
+    telemetry_bye("ok", "");
+    read_all();
+    r = &got[4]; /* hello's fifth part */
+    at = left_out_in(r, "memory");
+    REQUIRE(at != 0);
+    EXPECT_EQ(number_in(at, "amount"), before + 100);
+    EXPECT_EQ(number_in(at, "of"), 5000u);
+    EXPECT_TRUE(text_is(find_in(at, "unit"), "KiB"));
+    EXPECT_TRUE(text_is(find_in(at, "detail"), "in many small pieces"));
+    EXPECT_TRUE(text_is(find_in(at, "doc"), left_out_descs[LEFT_OUT_memory].doc));
+    EXPECT_EQ(find_in(at, "voids"), 0u);
+    EXPECT_EQ(left_out_in(r, "locks"), 0u); /* came later */
+    r = last_of(RECORD_BYE);
+    REQUIRE(r != NULL);
+    at = left_out_in(r, "memory");
+    REQUIRE(at != 0);
+    EXPECT_EQ(number_in(at, "amount"), before + 123);
+    EXPECT_EQ(number_in(at, "of"), 5000u);
+    at = left_out_in(r, "locks");
+    REQUIRE(at != 0);
+    EXPECT_EQ(number_in(at, "amount"), 2u);
+    EXPECT_EQ(number_in(at, "of"), ~(u64)0);
+    EXPECT_NE(find_in(at, "voids"), 0u);
+    lab_delete();
+}
+
+/* Every kind at once, with texts as long as can be: bye's one frame has room for what counts. */
+TEST(no_account_is_too_long_for_bye)
+{
+    static char detail[1000];
+    const struct record *bye;
+
+    memset(detail, 'x', sizeof(detail) - 1);
+    for (unsigned kind = 0; kind < NR_LEFT_OUT; kind++)
+        left_out(kind, 1ul << 60, ~(u64)0, detail);
+    REQUIRE(lab_new("", CPUS_MAX));
+    telemetry_bye("ok", detail + 600);
+    read_all();
+    bye = last_of(RECORD_BYE);
+    REQUIRE(bye != NULL);
+    for (unsigned kind = 0; kind < NR_LEFT_OUT; kind++) {
+        size_t at = left_out_in(bye, left_out_descs[kind].name);
+
+        REQUIRE(at != 0);
+        EXPECT_GE(number_in(at, "amount"), 1ul << 60);
+    }
+    lab_delete();
+}
+
+/* After a loss the next record is preceded by one that tells of it: its writer waits for room for both. */
+TEST(a_record_after_a_loss_waits_for_room_for_two)
+{
+    struct ring *r = &telemetry.boot;
+    struct telemetry_value value = {"a value", 1};
+    size_t one;
+    u64 lost;
+
+    REQUIRE(lab_new("", 1));
+    one = FRAME_MAX(r->payload_max) + 2;
+    do /* until there is room for one longest record and not for two */
+        telemetry_check("filler", "now", true, "", &value, 1);
+    while (r->size - (r->head - r->tail) >= 2 * one);
+    REQUIRE(r->size - (r->head - r->tail) >= one);
+    r->lost_new = 1;
+    r->lost_from = r->lost_to = plat_cycles();
+    lost = r->lost;
+    telemetry_check("wanted", "now", true, "", &value, 1);
+    EXPECT_EQ(r->lost, lost);
+    send_all();
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_TRUE(field_is(&got[records - 1], "name", "wanted"));
+    EXPECT_EQ(got[records - 2].type, (u64)RECORD_LOST);
     lab_delete();
 }
 
@@ -466,6 +695,7 @@ TEST(a_panic_is_told_first_and_the_rings_after_it)
                                     .other = others,
                                     .others = MAX_CPUS};
     const struct record *r;
+    size_t at;
 
     REQUIRE(lab_new("", 2));
     for (unsigned i = 0; i < ARRAY_SIZE(deep); i++)
@@ -491,5 +721,112 @@ TEST(a_panic_is_told_first_and_the_rings_after_it)
     EXPECT_EQ(field(r, "backtrace"), 2u);
     EXPECT_GE(field(r, "others"), 3u); /* as many as fit */
     EXPECT_LT(field(r, "others"), MAX_CPUS);
+    at = find(r, "left_out"); /* and the rest is counted */
+    REQUIRE(at != 0);
+    EXPECT_EQ(number_in(at, "cpus") + field(r, "others"), (u64)MAX_CPUS);
+    EXPECT_EQ(number_in(at, "frames"), field(r, "others") * (64 - 8));
     lab_delete();
+}
+
+/* -- last words where the other CPUs run on -- */
+
+static struct {
+    u32 held, left_alone; /* atomic */
+    bool lets_go;
+    void (*last_word)(void);
+} neighbour;
+
+/* CPU 1 is in the middle of a drain when CPU 0 says the last word. Whoever drains finds telemetry inactive after
+ * his frame; until then head, tail and port are his. */
+static void drain_and_last_word(void *arg)
+{
+    struct ring *r = &telemetry.cpu[0];
+    u32 tail = r->tail;
+
+    (void)arg;
+    if (plat_cpu_id() == 0) {
+        while (!__atomic_load_n(&neighbour.held, __ATOMIC_ACQUIRE))
+            plat_relax();
+        neighbour.last_word();
+        return;
+    }
+    CHECK(!__atomic_exchange_n(&telemetry.drain.busy, 1, __ATOMIC_SEQ_CST));
+    __atomic_store_n(&neighbour.held, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&telemetry.active, __ATOMIC_ACQUIRE))
+        plat_relax();
+    for (u64 until = plat_cycles() + plat_cycles_hz() / 20; plat_cycles() < until;)
+        plat_relax(); /* longer than anybody waits for a CPU that may have been stopped */
+    __atomic_store_n(&neighbour.left_alone, __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) == tail,
+                     __ATOMIC_RELEASE);
+    if (neighbour.lets_go)
+        __atomic_store_n(&telemetry.drain.busy, 0, __ATOMIC_RELEASE);
+}
+
+static void say_panic(void)
+{
+    const struct panic_info info = {PANIC_provoked, "why", "file.c", 42, {0}, NULL};
+    const struct telemetry_panic panic = {.info = &info};
+
+    telemetry_panic(&panic);
+}
+
+static void say_bye(void)
+{
+    telemetry_emergency_bye("deadline", "too late");
+}
+
+static void last_word_beside_a_drain(void (*word)(void), bool lets_go)
+{
+    REQUIRE(lab_new("", 2));
+    neighbour.held = neighbour.left_alone = 0;
+    neighbour.lets_go = lets_go;
+    neighbour.last_word = word;
+    kernel_hooks.cpus_run_on = true;
+    for (unsigned i = 0; i < 3; i++)
+        telemetry_event("warning", "waits in the ring", NULL, 0);
+    plat_run_on_cpus(3, drain_and_last_word, NULL);
+    kernel_hooks.cpus_run_on = false;
+    read_all();
+    EXPECT_EQ(damaged, 0u);
+    EXPECT_EQ(neighbour.left_alone, 1u);
+    EXPECT_EQ(count_type(RECORD_EVENT), lets_go ? 3u : 0u);
+    EXPECT_EQ(count_type(RECORD_PANIC) + count_type(RECORD_BYE), 1u);
+    lab_delete();
+}
+
+TEST(a_last_word_waits_for_a_drain_that_runs)
+{
+    last_word_beside_a_drain(say_panic, true);
+    last_word_beside_a_drain(say_bye, true);
+}
+
+TEST(a_last_word_leaves_rings_alone_that_it_does_not_get)
+{
+    last_word_beside_a_drain(say_panic, false);
+}
+
+/* Two CPUs, one with a panic and one with an early bye: one buffer, so one at a time. */
+static void both_last_words(void *arg)
+{
+    (void)arg;
+    if (plat_cpu_id() == 0)
+        say_panic();
+    else
+        say_bye();
+}
+
+TEST(two_last_words_do_not_mix)
+{
+    for (unsigned i = 0; i < test_scale(200); i++) {
+        REQUIRE(lab_new("", 2));
+        kernel_hooks.cpus_run_on = true;
+        telemetry_event("warning", "before", NULL, 0);
+        plat_run_on_cpus(3, both_last_words, NULL);
+        kernel_hooks.cpus_run_on = false;
+        read_all();
+        EXPECT_EQ(damaged, 0u);
+        EXPECT_EQ(count_type(RECORD_PANIC), 1u);
+        EXPECT_EQ(count_type(RECORD_EVENT), 1u);
+        lab_delete();
+    }
 }

@@ -82,10 +82,9 @@ static void skip(size_t *at)
         skip(at);
 }
 
-/* The value of a key in a record's map; 0 if it is not there. */
-static size_t find(const struct record *r, const char *key)
+/* The value of a key in the map at `at`; 0 if it is not there. */
+static size_t find_in(size_t at, const char *key)
 {
-    size_t at = r->body;
     unsigned major, key_major;
     u64 pairs = head(&at, &major);
 
@@ -101,6 +100,12 @@ static size_t find(const struct record *r, const char *key)
     return 0;
 }
 
+/* In a record's map. */
+static size_t find(const struct record *r, const char *key)
+{
+    return find_in(r->body, key);
+}
+
 static u64 field(const struct record *r, const char *key)
 {
     size_t at = find(r, key);
@@ -108,9 +113,8 @@ static u64 field(const struct record *r, const char *key)
     return at ? number(&at) : ~(u64)0;
 }
 
-static bool field_is(const struct record *r, const char *key, const char *value)
+static bool text_is(size_t at, const char *value)
 {
-    size_t at = find(r, key);
     unsigned major;
     u64 n;
 
@@ -118,6 +122,11 @@ static bool field_is(const struct record *r, const char *key, const char *value)
         return false;
     n = head(&at, &major);
     return n == strlen(value) && memcmp(text + at, value, n) == 0;
+}
+
+static bool field_is(const struct record *r, const char *key, const char *value)
+{
+    return text_is(find(r, key), value);
 }
 
 static void note(struct seen s)

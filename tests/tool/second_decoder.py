@@ -106,6 +106,8 @@ def records(stream: bytes):
                     whole[name].update(value)
                 elif isinstance(value, list) and name in whole:
                     whole[name].extend(value)
+                elif isinstance(value, str) and name in whole:
+                    whole[name] += value
                 else:
                     whole[name] = value
         if part == parts - 1:

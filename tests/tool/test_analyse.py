@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import synth
-from telemetry import analyse, calibrate, limits, tally
+from telemetry import analyse, calibrate, digest, limits, outcome, tally
 from telemetry.errors import HayloftError
 
 VERDICTS = {"faster", "slower", "no difference", "undecided", "unreliable", "refused", "none"}
@@ -364,3 +364,56 @@ def test_boots_that_are_gone_are_told(run):
     edit(run / "run.json", state="interrupted", looks=None)
     assert [w["kind"] for w in analyse.analyse_run(run)["warnings"] if "boots" in w["kind"] or w["kind"] == "unfinished"] == [
         "unfinished"]
+
+
+# -- what was left out ----------------------------------------------------------------------------
+
+MEMORY = {"name": "attic", "unit": "KiB", "amount": 100, "of": 5000, "doc": "what lay in the attic", "detail": "in boxes"}
+
+
+def test_what_was_left_out_is_told_by_arm(tmp_path):
+    plans = {"A": synth.plan_for("A", rounds=1, left_out=()), "B": synth.plan_for("B", rounds=1, left_out=(MEMORY,))}
+    synth.write_run(tmp_path / "run", plans, pairs=2)
+    results = analyse.analyse_run(tmp_path / "run")
+    assert results["left_out"] == [{
+        "name": "attic", "unit": "KiB", "doc": "what lay in the attic", "voids": False, "point": {},
+        "arms": {"B": {"boots": 2, "amount": 100, "of": 5000, "detail": "in boxes"}}}]
+    text, = [entry["text"] for entry in results["warnings"] if entry["kind"] == "left out"]
+    assert "what lay in the attic (B 100 of 5,000 KiB in 2 boots)" in text and "did not have the same machine" in text
+
+
+def test_left_out_alike_in_all_arms_is_told_and_not_held_against_them(tmp_path):
+    plans = {arm: synth.plan_for(arm, rounds=1, left_out=(MEMORY,)) for arm in "AB"}
+    synth.write_run(tmp_path / "run", plans, pairs=2)
+    results = analyse.analyse_run(tmp_path / "run")
+    assert set(results["left_out"][0]["arms"]) == {"A", "B"}
+    text, = [entry["text"] for entry in results["warnings"] if entry["kind"] == "left out"]
+    assert "same machine" not in text
+
+
+def test_a_void_boot_tells_what_made_it_void(tmp_path):
+    """The run's own judgement is in boot.json; what is told of it here comes from the bytes."""
+    beds = {"name": "beds", "unit": "beds", "amount": 4, "doc": "beds without a number", "voids": True}
+    plans = {"A": synth.plan_for("A", rounds=1), "B": synth.plan_for("B", rounds=1, left_out_later=(beds,), left_out=())}
+    synth.write_run(tmp_path / "run", plans, pairs=2)
+    for boot in (tmp_path / "run" / "boots").glob("*-B"):
+        facts = digest.digest_boot(boot)
+        found, reason = outcome.classify(33, False, facts)
+        edit(boot / "boot.json", outcome=found, reason=reason)
+    results = analyse.analyse_run(tmp_path / "run")
+    assert results["left_out"][0]["arms"]["B"]["boots"] == 2 and results["left_out"][0]["voids"]
+    for boot in results["boots"]:
+        assert boot["used"] == (boot["arm"] == "A")
+        assert boot["arm"] == "A" or (boot["outcome"], boot["reason"]) == ("left out", "4 beds: beds without a number")
+    assert any("such boots do not count" in entry["text"] for entry in results["warnings"])
+
+
+def test_a_run_of_older_kernels_is_read_as_before(archive, run):
+    """Neither its bytes nor a result.json that an older tool wrote tell of anything left out."""
+    for boot in (run / "boots").iterdir():
+        facts = digest.digest_boot(boot)
+        del facts["left_out"]
+        (boot / "result.json").write_text(json.dumps(facts))
+    results = analyse.analyse_run(run)
+    assert results["left_out"] == [] and not [entry for entry in results["warnings"] if entry["kind"] == "left out"]
+    assert results == analyse.analyse_run(archive)

@@ -90,7 +90,8 @@ def test_recorded_captures_match_the_second_decoder(capture):
 
 
 def test_synthetic_captures_match_the_second_decoder():
-    for data in (BOOT, OTHER, synth.capture(synth.plan_for("A", cpus=8, panic_after=2))):
+    long = synth.plan_for("A", args=" \t" * 4000, left_out=({"name": "a", "unit": "b", "amount": 1, "voids": True},))
+    for data in (BOOT, OTHER, synth.capture(synth.plan_for("A", cpus=8, panic_after=2)), synth.capture(long)):
         compare_with_second(data)
 
 

@@ -181,3 +181,53 @@ def test_real_boots(name, tmp_path):
         for entry in test["rounds"]:
             assert entry["complete"] and entry["ns_per_op"] > 0
             assert entry["counted"] == entry["claimed"]
+
+
+# -- what was left out ----------------------------------------------------------------------------
+
+MEMORY = {"name": "attic", "unit": "KiB", "amount": 100, "of": 5000, "doc": "what lay in the attic", "detail": "in boxes"}
+LOCKS = {"name": "beds", "unit": "beds", "amount": 3, "voids": True}
+
+
+def test_what_was_left_out_is_known_by_hello_and_then_by_bye(tmp_path):
+    found = boot(tmp_path, synth.capture(plan(left_out=(MEMORY,), left_out_later=({"name": "attic", "unit": "KiB", "amount": 123},
+                                                                                LOCKS))))
+    assert found["damaged"] == 0 and found["faults"] == {}
+    assert found["left_out"] == [
+        {**MEMORY, "amount": 123, "voids": False},
+        {**LOCKS, "of": 0, "doc": "", "detail": ""},
+    ]
+
+
+def test_without_a_bye_hello_tells_what_was_left_out(tmp_path):
+    found = boot(tmp_path, synth.capture(plan(left_out=(MEMORY,), left_out_later=(LOCKS,), panic_after=1)))
+    assert [entry["name"] for entry in found["left_out"]] == ["attic"]
+
+
+def test_an_older_kernel_left_nothing_out_that_is_known(tmp_path):
+    assert boot(tmp_path, synth.capture(plan()))["left_out"] == []
+
+
+@pytest.mark.parametrize("wrong", [
+    [1], [[]], {}, [{"name": "x", "unit": "y"}], [{"name": 1, "unit": "y", "amount": 1}],
+    [{"name": "x", "unit": "y", "amount": -1}], [{"name": "x", "unit": "y", "amount": 1, "voids": 1}],
+    [{"name": "x", "unit": "y", "amount": 1, "of": "z"}],
+])
+def test_what_is_no_account_is_no_hello(wrong):
+    hello = {"protocol": 1, "tsc_hz": 1, "cpus": [], "knobs": {}}
+    assert shapes.wrong_with("hello", hello) is None
+    assert "left_out" in shapes.wrong_with("hello", {**hello, "left_out": wrong})
+    assert "left_out" in shapes.wrong_with("bye", {"outcome": "ok", "left_out": wrong})
+
+
+def test_an_account_may_grow():
+    assert shapes.wrong_with("bye", {"outcome": "ok", "left_out": [{**MEMORY, "since": 3}]}) is None
+
+
+@pytest.mark.parametrize("length", [0, 1499, 1500, 1501, 9000, 70000])
+def test_arguments_of_any_length_arrive_whole(tmp_path, length):
+    draw = random.Random(length)
+    args = "".join(draw.choice(" \t\n") for _ in range(length))  # no word is a knob's
+    found = boot(tmp_path, synth.capture(plan(args=args, left_out=())))
+    assert found["hello"]["args"] == args and found["hello"]["args_bytes"] == length
+    assert found["hello"]["left_out"] == []

@@ -45,6 +45,17 @@ def test_nothing_is_drawn_when_nothing_changed(tmp_path):
     assert numpy.array_equal(before, screen.pixels())
 
 
+def test_the_header_says_what_the_kernel_left_out(tmp_path):
+    attic = {"name": "attic", "unit": "KiB", "amount": 100, "of": 5000, "doc": "what lay in the attic"}
+    for number, (told, wanted) in enumerate(((None, ""), ((), ""), ((attic,), "left out: 100 of 5,000 KiB"))):
+        plans = {arm: synth.plan_for(arm, rounds=1, left_out=told) for arm in "AB"}
+        feed, screen = RunFeed(run_of(tmp_path / str(number), **plans)), Screen()
+        feed.poll()
+        screen.show(feed.state)
+        header, = [panel for panel in screen.board.panels if panel.name == "header"]
+        assert header.losses.get_text() == wanted
+
+
 def test_drawn_in_parts_it_looks_as_drawn_whole(tmp_path):
     feed, screen = RunFeed(run_of(tmp_path)), Screen()
     for _ in range(20):

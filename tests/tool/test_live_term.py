@@ -48,6 +48,13 @@ def test_it_says_what_was_planted(tmp_path):
     assert re.search(r"malloc/64/all-cpus +900\.0 \(2\) +107\.0 \(2\) +8\.41", text)
 
 
+def test_it_says_what_the_kernel_left_out(tmp_path):
+    attic = {"name": "attic", "unit": "KiB", "amount": 100, "of": 5000, "doc": "what lay in the attic", "detail": "in boxes"}
+    screen = console()
+    term.show(RunFeed(run_of(tmp_path, left_out=(attic,))), linger=0, console=screen)
+    assert "left out: 100 of 5,000 KiB: what lay in the attic (in boxes)" in said(screen)
+
+
 def test_a_terminal_without_unicode(tmp_path):
     screen = console("ascii")
     term.show(RunFeed(run_of(tmp_path)), linger=0, console=screen)

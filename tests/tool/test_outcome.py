@@ -5,6 +5,7 @@ import pytest
 from telemetry import outcome
 
 HELLO = {"knobs": {}}
+LEFT_OUT = {"name": "beds", "unit": "beds", "amount": 4, "of": 0, "doc": "beds without a number", "detail": "", "voids": False}
 
 
 @pytest.mark.parametrize("status, timed_out, digest, expected", [
@@ -36,12 +37,23 @@ HELLO = {"knobs": {}}
     (-11, False, {}, "failed-start"),
     (1, False, {"hello": HELLO}, "incomplete"),
     (33, False, {"hello": HELLO, "bye": {"outcome": "interrupted"}}, "incomplete"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "left_out": [{**LEFT_OUT, "voids": True}]}, "left out"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "left_out": [LEFT_OUT]}, "ok"),
+    (33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "left_out": []}, "ok"),
+    (39, False, {"hello": HELLO, "bye": {"outcome": "self-check", "reason": "x"}, "left_out": [{**LEFT_OUT, "voids": True}]},
+     "self-check"),
 ])
 def test_classify(status, timed_out, digest, expected):
     found, reason = outcome.classify(status, timed_out, digest)
     assert found == expected
     assert found in outcome.OUTCOMES
     assert (reason == "") == (found == "ok"), "every failure says why"
+
+
+def test_a_boot_that_is_void_for_what_it_left_out_says_what_that_was():
+    entries = [{**LEFT_OUT, "of": 9, "detail": "the attic", "voids": True}, LEFT_OUT]
+    _, reason = outcome.classify(33, False, {"hello": HELLO, "bye": {"outcome": "ok"}, "left_out": entries})
+    assert reason == "4 of 9 beds: beds without a number (the attic)"
 
 
 def test_a_refusal_names_the_nearest():

@@ -156,3 +156,19 @@ def test_other_units():
     assert units.share(0) == "0 %" and units.share(0.00001) == "<0.01 %" and units.share(0.7) == "70 %"
     assert units.bytes_(1536) == "1.5 KiB" and units.count(4656725764) == "4.66 G" and units.count(318036) == "318,036"
     assert units.times(8.43) == "8.4 times" and units.times(1.24) == "24 %"
+
+
+def test_what_was_left_out_stands_beside_the_tests(results, tmp_path):
+    """By arm, where an arm left out nothing too; and an older results.json has no such key."""
+    told = {"boots": 6, "amount": 123, "of": 5000, "detail": "in <b>boxes</b>"}
+    entry = {"name": "attic", "unit": "KiB", "doc": "what lay in the attic", "voids": False, "point": {}, "arms": {"B": told}}
+    report.write_report(tmp_path, {**results, "left_out": [entry]})
+    text = (tmp_path / "report.md").read_text()
+    assert text.index("## Tests") < text.index("**Left out:**") < text.index("## Counters")
+    row, = [line for line in text.splitlines() if "what lay in the attic" in line]
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "what lay in the attic", "–", "0", "123 of 5,000 KiB (in <b>boxes</b>)", "6"]
+    assert "<b>boxes" not in (tmp_path / "report.html").read_text()
+    for older in ({**results, "left_out": []}, {key: value for key, value in results.items() if key != "left_out"}):
+        report.write_report(tmp_path, older)
+        assert "Left out" not in (tmp_path / "report.md").read_text()

@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distance, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
+from . import calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -67,6 +67,7 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         "warnings": [],
         "boots": [_boot_entry(boot) for boot in boots],
         "skipped": _skipped(run, boots),
+        "left_out": leftout.of_run(boots, list(run["arms"]), points),
         "tests": [],
         "figures": [],
         "counters": [],
@@ -90,6 +91,7 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
             results["barn"] = levels.barn(run_dir, used, point, schema)
     results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
     results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
+    results["warnings"] += leftout.warnings(results["left_out"], list(run["arms"]))
     return _no_nan(results)
 
 

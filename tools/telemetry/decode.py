@@ -231,8 +231,8 @@ def _frame(payload: bytes, crc: int, offset: int, end: int) -> _Frame:
 
 
 def _merge(bodies: list) -> Any:
-    """Join the bodies of parts: arrays one after the other, maps key by key, maps and arrays in
-    them likewise."""
+    """Join the bodies of parts: arrays and texts one after the other, maps key by key, maps, arrays and
+    texts in them likewise."""
     if isinstance(bodies[0], list):
         return [row for body in bodies for row in body]
     whole: dict = {}
@@ -241,7 +241,7 @@ def _merge(bodies: list) -> Any:
             there = whole.get(key)
             if isinstance(there, dict) and isinstance(value, dict):
                 whole[key] = {**there, **value}
-            elif isinstance(there, list) and isinstance(value, list):
+            elif type(there) is type(value) and isinstance(there, (list, str)):
                 whole[key] = there + value
             else:
                 whole[key] = value

@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 from statistics import median
 
-from . import decode, figures, units
+from . import decode, figures, leftout, units
 from .errors import HayloftError
 from .rounds import boot_figure
 from .shapes import SCOPES
@@ -146,6 +146,7 @@ class Digest:
             "bye": self.bye,
             "panic": self.panic,
             "refused": (self.hello or {}).get("refused") or [],
+            "left_out": leftout.of_boot(self.hello, self.bye),
             "no_capture": self.missing,
             "records": self.records,
             "lost": self._lost(next_numbers),

@@ -7,6 +7,7 @@ out of time because the host had none for its CPUs is the host's fault, not the 
 
 import signal
 
+from . import leftout
 from .machine.qemu import EXIT_FAILED, EXIT_OK, EXIT_PANIC, EXIT_REFUSED
 
 OK = "ok"
@@ -19,10 +20,11 @@ INCOMPLETE = "incomplete"
 SELF_CHECK = "self-check"
 NOT_PARALLEL = "not parallel"
 FAILED_START = "failed-start"
+LEFT_OUT = "left out"  # something without which its figures would be read as facts and are none
 
-OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START)
+OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START, LEFT_OUT)
 GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
-VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START)
+VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, LEFT_OUT)
 STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
 
 
@@ -111,6 +113,9 @@ def _check_stream(digest):
     missing = _missing_cpus(digest.get("hello") or {})
     if missing:
         return NOT_PARALLEL, missing
+    left_out = leftout.voiding(digest.get("left_out") or [])
+    if left_out:  # before the probes: another try would leave it out again, while they may find a quieter host
+        return LEFT_OUT, left_out
     parallel = digest.get("parallel") or {}
     if parallel.get("ok") is False:
         return NOT_PARALLEL, parallel.get("reason") or "the CPUs did not run in parallel"

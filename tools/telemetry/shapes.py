@@ -97,6 +97,26 @@ def mapping(item):
     return check
 
 
+def fields(required, optional):
+    """A map with these keys; others are let through."""
+
+    def check(value):
+        if type(value) is not dict or not all(type(key) is str for key in value):
+            return "is no map with text keys"
+        for key in required:
+            if key not in value:
+                return f"has no {key}"
+        for key, item in (*required.items(), *optional.items()):
+            wrong = item(value[key]) if key in value else None
+            if wrong:
+                return f"{key} {wrong}"
+        return None
+
+    return check
+
+
+_LEFT_OUT = array(fields({"name": text, "unit": text, "amount": unsigned},
+                         {"of": unsigned, "doc": text, "detail": text, "voids": boolean}))
 _FRAMES = array(row(unsigned, text, unsigned))
 
 # type -> (keys that must be there, keys that may be)
@@ -110,6 +130,7 @@ _BODIES = {
          "schema": unsigned, "platform": text, "hypervisor": text, "cpus_found": unsigned,
          "memory": unsigned,
          "tsc_invariant": boolean, "flags_fault": boolean, "tick_hz": unsigned, "args": text,
+         "args_bytes": unsigned, "left_out": _LEFT_OUT,
          "refused": array(row(text, text, text))},
     ),
     "schema": (
@@ -141,12 +162,12 @@ _BODIES = {
         {"kind": unsigned, "name": text},
         {"text": text, "file": text, "line": unsigned, "values": array(signed), "cpu": unsigned,
          "registers": mapping(unsigned), "backtrace": _FRAMES,
-         "others": array(row(unsigned, _FRAMES))},
+         "others": array(row(unsigned, _FRAMES)), "left_out": mapping(unsigned)},
     ),
     "bye": (
         {"outcome": text},
         {"reason": text, "totals": array(row(unsigned, unsigned, unsigned)),
-         "telemetry": mapping(unsigned)},
+         "telemetry": mapping(unsigned), "left_out": _LEFT_OUT},
     ),
     "latency": (
         {"test": unsigned, "round": unsigned, "level": text, "call": one_of("alloc", "free"),

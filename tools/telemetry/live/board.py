@@ -14,6 +14,7 @@ from __future__ import annotations
 import matplotlib
 from matplotlib.figure import Figure
 
+from .. import leftout
 from .layer_panels import Barn, Footprint, Latency, Matrix
 from .panels import (COLOURS, Churn, Contention, Hits, Locks, Medians, Over, Panel, arm_colour,
                      shorten)
@@ -57,6 +58,8 @@ class Header(Panel):
         losses = ""
         if boot is not None and (boot.lost or boot.damaged):
             losses = f"{boot.lost:,} records lost, {boot.damaged:,} frames damaged"
+        elif boot is not None and boot.left_out:
+            losses = shorten("left out: " + "; ".join(map(leftout.amount, boot.left_out)), 60)
         paint = arm_colour(state, boot.arm) if boot is not None else "#444444"
         return (state.title, warning), (state.where(), paint, losses)
 

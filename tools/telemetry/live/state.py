@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .. import leftout
 from ..decode import Fault, Record, Text
 from ..rounds import boot_figure
 from ..shapes import BOOT_STREAM, SCOPES
@@ -91,6 +92,7 @@ class BootState:
         self.id, self.arm, self.pair, self.point = id, arm, pair, point or {}
         self.place = 0  # in the run's order, from 1; 0 without one
         self.hello: dict = {}
+        self.left_out: list[dict] = []  # what its kernel had no room for
         self.hz = 0
         self.roles = Roles()
         self.timeline = Timeline()
@@ -144,6 +146,7 @@ class BootState:
 
     def _take_hello(self, record: Record) -> None:
         self.hello = record.body
+        self.left_out = leftout.of_boot(self.hello, None)
         self.hz = record.body["tsc_hz"]
         self.cpus = {row[0] for row in record.body["cpus"]}
 
@@ -222,6 +225,7 @@ class BootState:
 
     def _take_bye(self, record: Record) -> None:
         self.outcome, self.timed = record.body["outcome"], False
+        self.left_out = leftout.of_boot(self.hello, record.body)
 
     def _take_sample(self, record: Record) -> None:
         seconds = self.seconds(record.time)

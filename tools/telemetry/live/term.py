@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .. import observed, units
+from .. import leftout, observed, units
 from .state import FINE
 
 TIMED_PAUSE = 1.0
@@ -27,6 +27,7 @@ ASCII_SPARKS = "_.-=+*%#"
 SPARK_MOST = 36
 TESTS = 10
 LOCKS = 6
+LEFT_OUT_SHOWN = 6
 BARN_TITLE = "from barn"  # and not from slabs: of the objects that the front end was brought
 
 
@@ -91,6 +92,8 @@ def header(state) -> Text:
         text.append(f", {boot.lost:,} lost, {boot.damaged:,} damaged", style="red")
     if state.over_committed:
         text.append("\nover-committed: more CPUs than the host has", style="red")
+    for entry in boot.left_out[:LEFT_OUT_SHOWN]:
+        text.append("\n").append_text(_plain(f"left out: {leftout.text(entry)}", "red"))
     return text
 
 

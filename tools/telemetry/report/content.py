@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .. import units, verdict
+from .. import leftout, units, verdict
 from . import axes, beside, layers, words
 from .block import Bullets, Figure, Heading, Paragraph, Table
 
@@ -73,8 +73,28 @@ def _tests(results: dict) -> list:
             out.append(Paragraph("", f"Not decided ({arm})" if len(results["arms"]) > 2 else "Not decided"))
             out.append(Bullets(undecided))
     out.append(Paragraph(_legend(results)))
-    out += _pace(results) + _distance(results)
+    out += _pace(results) + _distance(results) + _left_out(results)
     return out
+
+
+def _left_out(results: dict) -> list:
+    """What the kernels had to leave out, by arm: the results above are of what was left."""
+    found = results.get("left_out") or []
+    if not found:
+        return []
+    arms = list(results["arms"])
+    table = Table(["what", *(column for arm in arms for column in (arm, f"boots of {arm}"))], [], left=1)
+    for entry in found:
+        where = words.point_text(entry["point"])
+        row = [entry["doc"] + (f" ({where})" if where else "")]
+        for arm in arms:
+            told = entry["arms"].get(arm)
+            row += [leftout.amount({**entry, **told}) + (f" ({told['detail']})" if told["detail"] else ""),
+                    units.count(told["boots"])] if told else ["–", "0"]
+        table.rows.append(row)
+        table.marks.append("unreliable" if entry["voids"] or leftout.unlike(entry, arms) else "")
+    return [Paragraph("The kernel says what it had no room for; the largest amount of any boot, and how many boots left it out. "
+                      "The results above are of what was left.", "Left out"), table]
 
 
 def _pace(results: dict) -> list:
