@@ -38,7 +38,7 @@ PRINTF(1, 2) static bool fail(const char *format, ...)
 /* A machine with fewer CPUs than it should have measures something else: it must be seen. */
 static void tell_cpus_left_out(const struct bootinfo *info)
 {
-    char text[120];
+    char text[200];
 
     for (unsigned i = 0; i < info->cpus_found; i++) {
         const struct boot_cpu *c = &info->cpu[i];
