@@ -40,7 +40,7 @@ static void tell_cpus_left_out(const struct bootinfo *info)
 {
     char text[200];
 
-    for (unsigned i = 0; i < info->cpus_found; i++) {
+    for (unsigned i = 0; i < info->cpus; i++) {
         const struct boot_cpu *c = &info->cpu[i];
 
         if (!c->trouble)

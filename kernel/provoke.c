@@ -77,7 +77,7 @@ bool provoke_is(const char *what)
 
 static bool listed(const struct bootinfo *info, u32 apic_id)
 {
-    for (unsigned i = 0; i < info->cpus_found; i++) {
+    for (unsigned i = 0; i < info->cpus; i++) {
         if (info->cpu[i].apic_id == apic_id)
             return true;
     }
@@ -88,12 +88,13 @@ void provoke_absent_cpu(struct bootinfo *info)
 {
     u32 nobody = 254; /* the highest that an xAPIC can address */
 
-    if (!provoke_is("absent-cpu") || info->cpus_found == MAX_CPUS)
+    if (!provoke_is("absent-cpu") || info->cpus == MAX_CPUS)
         return;
     while (listed(info, nobody))
         nobody--;
-    memmove(&info->cpu[2], &info->cpu[1], (info->cpus_found - 1) * sizeof(info->cpu[0]));
+    memmove(&info->cpu[2], &info->cpu[1], (info->cpus - 1) * sizeof(info->cpu[0]));
     info->cpu[1] = (struct boot_cpu){.apic_id = nobody};
+    info->cpus++;
     info->cpus_found++;
 }
 

@@ -8,6 +8,7 @@
 
 #include "../../base/bootinfo.h"
 #include "../../base/machine.h"
+#include "acpi.h"
 #include "alike.h"
 #include "multiboot2.h"
 #include "x86.h"
@@ -106,7 +107,8 @@ void lapic_nap(u64 us);
 #define LAPIC_NMI     0x4400u
 
 /* clock.c */
-void clock_init(struct bootinfo *info); /* frequency and invariance of the TSC */
+/* Frequency and invariance of the TSC; info->unfit says why if the frequency cannot be known. */
+void clock_init(struct bootinfo *info, const struct acpi_clocks *clocks);
 void clock_wait_us(u64 us); /* spins; any context once clock_init() is done */
 u64 clock_cycles_of_us(u64 us);
 

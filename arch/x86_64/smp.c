@@ -312,7 +312,7 @@ static void release_all(unsigned cpus)
 unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory)
 {
     size_t area_bytes = round_up(sizeof(struct cpu_area), PAGE_SIZE);
-    unsigned n = 1, found = MIN(info->cpus_found, limit);
+    unsigned n = 1, found = MIN(info->cpus, limit);
     bool mailbox = trampoline != 0;
 
     info->cpu[0].started = true;
