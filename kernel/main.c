@@ -140,9 +140,21 @@ static void lab_thread(void *arg)
     plat_exit(how);
 }
 
+/* A port that is missing swallows what is written to it. If it is the telemetry's, the bye that says so
+ * goes to COM2: it is telemetry's own port or, if that is the one missing, nobody's. */
 static void choose_sink(void)
 {
-    machine_sink_select(knobs.telemetry_port == V_telemetry_port_com1 ? 1 : 2);
+    bool shared = knobs.telemetry_port == V_telemetry_port_com1;
+
+    machine_sink_select(shared ? 1 : 2);
+    if (!machine_port_present(shared ? 1 : 2)) {
+        machine_sink_select(2);
+        refuse_machine(shared ? "telemetry.port=com1: there is no serial port COM1"
+                              : "telemetry.port=com2: there is no serial port COM2; with "
+                                "telemetry.port=com1 telemetry shares the console's");
+    }
+    if (!machine_port_present(1))
+        left_out(LEFT_OUT_console, 1, 1, "there is no serial port COM1");
 }
 
 static void make_lock_rows(unsigned limit)
