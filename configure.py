@@ -140,6 +140,7 @@ KERNEL_HOST = [
 ARCH_X86_64 = [
     'arch/embed.S',
     'arch/x86_64/acpi.c',
+    'arch/x86_64/alike.c',
     'arch/x86_64/boot.c',
     'arch/x86_64/clock.c',
     'arch/x86_64/cpu.c',
@@ -214,6 +215,7 @@ TESTS = {
     'knobs': [],
     'multiboot2': ['arch/x86_64/multiboot2.c'],
     'acpi': ['arch/x86_64/acpi.c'],
+    'alike': ['arch/x86_64/alike.c'],
     'uart': ['drivers/serial/uart16550.c'],
     'x86_memory': ['arch/x86_64/memory_hosted.S'],
 }

@@ -27,12 +27,18 @@ struct bootinfo {
     struct boot_range range[BOOT_MAX_RANGES];
     unsigned ranges;
     u64 memory_bytes;    /* sum of the ranges */
-    unsigned cpus_found; /* enabled CPUs the firmware lists, at most MAX_CPUS */
+    unsigned cpus_found; /* enabled CPUs that the firmware lists, however many */
+    unsigned cpus;       /* of them those in cpu[], which can be started; CPU 0 is the first */
     struct boot_cpu cpu[MAX_CPUS];
     u64 cycles_hz;
+    u64 cycles_error; /* by which cycles_hz may be off, as measured; 0: it was told */
     bool cycles_invariant;
-    bool flags_fault;       /* cmpxchg leaves wrong flags (QEMU 7.2 TCG) */
-    const char *hypervisor; /* "TCG", "KVM", … from CPUID, or "" */
+    bool flags_fault;        /* cmpxchg leaves wrong flags (QEMU 7.2 TCG) */
+    const char *hypervisor;  /* "TCG", "KVM", … from CPUID, or "" */
+    const char *clock;       /* what the rate of the cycles is known from; "" on the host */
+    const char *unfit;       /* why this machine is refused; NULL: it is not */
+    const char *cpus_why;    /* why cpu[] has not all that were found; NULL: it has */
+    const char *cpus_unread; /* why the firmware's list could not be read; NULL: it could */
 };
 
 #endif

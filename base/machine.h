@@ -75,7 +75,8 @@ void machine_serial_init(void);
 void machine_console_write(const char *text, size_t n);
 /* Chooses the telemetry port of plat_sink_write: 1 or 2. */
 void machine_sink_select(unsigned com);
-void machine_sink_sync(void); /* waits (bounded) until the port has sent all it took */
+bool machine_port_present(unsigned com); /* whether a chip answered there: 1 or 2 */
+void machine_sink_sync(void);            /* waits (bounded) until the port has sent all it took */
 
 /* -- handlers, provided by kernel/
  * ------------------------------------------------------------------- */

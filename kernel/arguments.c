@@ -8,18 +8,18 @@
 #include "../base/fmt.h"
 #include "../base/string.h"
 
-/* provoke= is free text to knobs.c: what it can mean depends on what this machine has
- * (kernel_hooks). */
-static void check_provoke(unsigned cpus)
+/* provoke= is free text to knobs.c: what it can mean depends on what this machine has. */
+void arguments_check_provoke(unsigned cpus)
 {
+    const char *why = provoke_refusal(knobs.provoke, cpus, (unsigned)knobs.maxcpus);
     struct knob_refusal *r;
 
-    if (provoke_valid(knobs.provoke, cpus))
+    if (!why)
         return;
     if (knob_refused.count++ < KNOB_REFUSALS) {
         r = &knob_refused.at[knob_refused.count - 1];
         fmt(r->argument, sizeof(r->argument), "provoke=%s", knobs.provoke);
-        text_copy(r->reason, sizeof(r->reason), "there is no such fault on this machine");
+        text_copy(r->reason, sizeof(r->reason), why);
         text_copy(r->nearest, sizeof(r->nearest), "provoke=none");
     }
     text_copy(knobs.provoke, sizeof(knobs.provoke), "none");
@@ -40,5 +40,5 @@ void arguments_read(const char *line, bool hosted, unsigned cpus)
 {
     (void)knobs_parse(&knobs, line, hosted, &knob_refused);
     check_conflicts(cpus);
-    check_provoke(cpus);
+    arguments_check_provoke(cpus);
 }

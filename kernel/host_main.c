@@ -174,7 +174,7 @@ static void start_timer(void)
 
 static void read_arguments(void)
 {
-    arguments_read(boot->args, true, boot->cpus_found);
+    arguments_read(boot->args, true, boot->cpus);
     /* The tool sets overcommit=; run by hand, the platform knows. What depends on it is refused
      * either way. */
     if (!knobs.overcommit && host_overcommitted(boot->cpus_found)) {
@@ -193,7 +193,7 @@ void host_entry(struct bootinfo *info)
     host_panic_handler_set(send_panic);
     kernel_hooks.cpus_run_on = true;
     read_arguments(); /* before anything whose shape a knob decides */
-    cpus = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
+    cpus = MIN(info->cpus, (unsigned)knobs.maxcpus);
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
     rcu_init();                     /* whoever frees may defer it from now on */
     host_idle_handler_set(cpu_idle);

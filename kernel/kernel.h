@@ -74,14 +74,17 @@ void left_out_tell(void);
 /* Fills in knobs and knob_refused. hosted: knobs and faults that need interrupts are refused. cpus: that
  * there are. Boot, once. kernel/arguments.c */
 void arguments_read(const char *line, bool hosted, unsigned cpus);
+/* Refuses a provoke= that this machine cannot do: nothing that was asked for is left undone in silence.
+ * Once as above, and once more when it is known which CPUs run. */
+void arguments_check_provoke(unsigned cpus);
 
 /* provoke=: faults for tests. kernel/provoke.c */
 enum provoke_stage {
     PROVOKE_EARLY, /* the machine's tables exist, the heap's CPU rows and the CPU count do not yet */
     PROVOKE_LAB,   /* hello was sent, nothing measured yet; thread context, CPU 0 */
 };
-/* True if the text of provoke= means something on a machine of so many CPUs. */
-NODISCARD bool provoke_valid(const char *text, unsigned cpus);
+/* NULL, or why provoke=text cannot be done here, where so many CPUs are listed and at most so many run. */
+NODISCARD const char *provoke_refusal(const char *text, unsigned listed, unsigned most);
 /* Does what provoke= asks for at this stage, if anything. */
 void provoke_at(enum provoke_stage stage);
 /* True if provoke=what was given; for the faults that somebody else plants (badfree, selfcheck). */

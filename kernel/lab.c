@@ -41,7 +41,7 @@ static void tell_cpus_left_out(const struct bootinfo *info)
 {
     char text[200];
 
-    for (unsigned i = 0; i < info->cpus_found; i++) {
+    for (unsigned i = 0; i < info->cpus; i++) {
         const struct boot_cpu *c = &info->cpu[i];
 
         if (!c->trouble)
@@ -117,12 +117,14 @@ static bool badfrees_as_expected(void)
 }
 
 /* The bad free of provoke=badfree: one that nobody expects. */
-static void plant_badfree(void)
+static bool plant_badfree(void)
 {
     void *p = kmalloc(4 * PAGE_SIZE);
 
-    if (p && kfree(p))
-        (void)kfree(p);
+    if (!p || !kfree(p))
+        return fail("provoke=badfree: there is no memory for a block to free twice");
+    (void)kfree(p);
+    return true;
 }
 
 /* -- a CPU that holds up a grace period -- */
@@ -321,8 +323,8 @@ static bool session(void)
     probe_parallel("before");
     if (!check_all("before"))
         return false;
-    if (provoke_is("badfree"))
-        plant_badfree();
+    if (provoke_is("badfree") && !plant_badfree())
+        return false;
     if (provoke_is("silent"))
         plat_run_on_cpus(plat_all_cpus(), be_silent, NULL);
     if (knobs.kbench && !run_tests())
@@ -354,6 +356,7 @@ enum plat_exit lab_run(const struct bootinfo *info)
     bool known = bench_check_patterns(knobs.tests, &knob_refused);
     bool fine;
 
+    arguments_check_provoke(plat_cpu_count()); /* a CPU that it needs may not have come */
     if (knob_refused.count > KNOB_REFUSALS)
         left_out(LEFT_OUT_refusals, knob_refused.count - KNOB_REFUSALS, knob_refused.count, NULL);
     telemetry_hello(info);

@@ -6,13 +6,15 @@
  * (provoke=early-alloc).
  *
  * A refused argument does not stop the bring-up: the laboratory says hello, what was refused and
- * bye. Only a machine too small for a heap ends here, on the console, since it has no memory to
- * encode a record in.
+ * bye. Only a machine that is unfit ends here, with a line on the console and a bye: too small for a heap,
+ * without a clock, or without the port that telemetry goes to. Without telemetry a boot has nothing to
+ * tell, and the console is not where anybody looks for figures.
  *
  * Locking: none. Contexts: boot CPU on its boot stack with interrupts off, until sched_enter(). */
 #include "sched.h"
 
 #include "../base/fmt.h"
+#include "../base/leftout.h"
 #include "../base/string.h"
 #include "telemetry/telemetry.h"
 
@@ -29,7 +31,7 @@ static bool
 
 static u64 memory_enough(void)
 {
-    return ENOUGH_BASE + MIN((u64)boot->cpus_found, knobs.maxcpus) * ENOUGH_PER_CPU +
+    return ENOUGH_BASE + MIN((u64)boot->cpus, knobs.maxcpus) * ENOUGH_PER_CPU +
            (knobs.nodes - 1) * ENOUGH_PER_NODE;
 }
 
@@ -46,6 +48,32 @@ static NORETURN void refuse(const char *reason, u64 at_least)
         (unsigned long long)have >> 10, (unsigned long long)need >> 10);
     telemetry_emergency_bye("refused", told);
     plat_exit(PLAT_EXIT_REFUSED);
+}
+
+static NORETURN void refuse_machine(const char *reason)
+{
+    left_out_tell();
+    klog("HAYLOFT-REFUSED reason=\"%s\"", reason);
+    telemetry_emergency_bye("refused", reason);
+    plat_exit(PLAT_EXIT_REFUSED);
+}
+
+static void check_machine(void)
+{
+    if (boot->unfit)
+        refuse_machine(boot->unfit);
+}
+
+/* CPUs that the user did not ask for are not left out. */
+static void account_for_cpus(void)
+{
+    unsigned all = boot->cpus_found;
+    unsigned wanted = knobs.maxcpus == MAX_CPUS ? all : MIN(all, (unsigned)knobs.maxcpus);
+
+    if (boot->cpus_unread && knobs.maxcpus > 1)
+        left_out(LEFT_OUT_cpu_list, 1, 1, boot->cpus_unread);
+    if (wanted > boot->cpus)
+        left_out(LEFT_OUT_cpus, wanted - boot->cpus, all, boot->cpus_why);
 }
 
 static void check_memory(void)
@@ -114,9 +142,21 @@ static void lab_thread(void *arg)
     plat_exit(how);
 }
 
+/* A port that is missing swallows what is written to it. If it is the telemetry's, the bye that says so
+ * goes to COM2: it is telemetry's own port or, if that is the one missing, nobody's. */
 static void choose_sink(void)
 {
-    machine_sink_select(knobs.telemetry_port == V_telemetry_port_com1 ? 1 : 2);
+    bool shared = knobs.telemetry_port == V_telemetry_port_com1;
+
+    machine_sink_select(shared ? 1 : 2);
+    if (!machine_port_present(shared ? 1 : 2)) {
+        machine_sink_select(2);
+        refuse_machine(shared ? "telemetry.port=com1: there is no serial port COM1"
+                              : "telemetry.port=com2: there is no serial port COM2; with "
+                                "telemetry.port=com1 telemetry shares the console's");
+    }
+    if (!machine_port_present(1))
+        left_out(LEFT_OUT_console, 1, 1, "there is no serial port COM1");
 }
 
 static void make_lock_rows(unsigned limit)
@@ -141,6 +181,8 @@ static void say_what_runs(unsigned running)
     klog("Hayloft: %u CPUs, %llu MiB, TSC %llu kHz, args: %s", running,
          (unsigned long long)(boot->memory_bytes >> 20),
          (unsigned long long)(boot->cycles_hz / 1000), boot->args);
+    klog("the TSC's rate is known from %s, within %llu Hz", boot->clock,
+         (unsigned long long)boot->cycles_error);
 }
 
 static void release_cpus(void)
@@ -157,15 +199,17 @@ void kernel_entry(struct bootinfo *info)
     console_init();   /* first, so that whatever fails next can be said */
     irq_hooks_init(); /* provoke= is checked against what this machine can do */
     /* before anything whose shape a knob decides */
-    arguments_read(info->args, false, info->cpus_found);
+    arguments_read(info->args, false, info->cpus);
     choose_sink();                  /* a panic sends its record there */
+    check_machine();                /* what is refused can be said now */
+    account_for_cpus();             /* those that are wanted and cannot run */
     check_memory();                 /* what is refused here needs no heap to be said */
     sched_init();                   /* the scheduler's locks, before a lock's row has a number */
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
     rcu_init();                     /* whoever frees may defer it from now on */
     make_heap();                    /* one CPU's worth, every front end bypassed */
     provoke_absent_cpu(info);       /* before anybody counts what the firmware listed */
-    limit = MIN(info->cpus_found, (unsigned)knobs.maxcpus);
+    limit = MIN(info->cpus, (unsigned)knobs.maxcpus);
     provoke_at(PROVOKE_EARLY);   /* the CPUs are known, their rows are not made */
     make_heap_cpus(limit);       /* rows and arrays of all, before any but CPU 0 can run */
     make_lock_rows(limit);       /* the same for the locks */

@@ -103,8 +103,11 @@ static void print_frames(const u64 *addr, unsigned n)
         u64 offset = 0;
         const char *symbol = machine_symbol(addr[i], &offset);
 
-        console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i],
-                            symbol ? symbol : "?", (unsigned long long)offset);
+        if (symbol)
+            console_write_panic("  0x%016llx %s+0x%llx\n", (unsigned long long)addr[i], symbol,
+                                (unsigned long long)offset);
+        else
+            console_write_panic("  0x%016llx\n", (unsigned long long)addr[i]);
     }
     if (n == FRAMES_MAX)
         console_write_panic("  (callers beyond these %u are not told)\n", FRAMES_MAX);

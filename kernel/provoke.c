@@ -1,6 +1,9 @@
 /* provoke.c: faults on demand, so that what the kernel and the tool do about a fault is tested by
  * having one.
  *
+ * What a machine cannot do is refused in words (provoke_refusal), never left undone: a test of a fault
+ * that did not happen would pass.
+ *
  *   none         nothing
  *   panic@CPU    that CPU panics (kind provoked); panic@last: the one with the highest number
  *   full@CPU     the same, with that CPU's transmit ring full to the last frame
@@ -36,25 +39,23 @@
 
 #define FLOOD_EVENTS 1000u /* a CPU's ring has room for some 250 of them */
 
-/* Returns the CPU of WHAT@CPU, or -1. */
-static int cpu_of(const char *text, const char *what)
+/* Returns the CPU of WHAT@CPU where `cpus` run, or -1. Too large a number is one that does not run. */
+static int cpu_of(const char *text, const char *what, unsigned cpus)
 {
     size_t n = strlen(what);
-    int cpu = 0;
+    unsigned cpu = 0;
 
-    if (strncmp(text, what, n) != 0 || text[n] != '@')
+    if (strncmp(text, what, n) != 0 || text[n] != '@' || !text[n + 1])
         return -1;
     text += n + 1;
     if (strcmp(text, "last") == 0)
-        return (int)plat_cpu_count() - 1;
-    if (!text[0] || strlen(text) > 2)
-        return -1;
-    for (const char *p = text; *p; p++) {
-        if (*p < '0' || *p > '9')
+        return (int)cpus - 1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
             return -1;
-        cpu = cpu * 10 + (*p - '0');
+        cpu = MIN(cpu * 10 + (unsigned)(*text - '0'), 1000u);
     }
-    return cpu < (int)MAX_CPUS ? cpu : -1;
+    return (int)cpu;
 }
 
 /* Returns the number of WHAT@NUMBER, at most 999,999; 0: it is not that. */
@@ -73,24 +74,51 @@ static u64 number_of(const char *text, const char *what)
     return number;
 }
 
-bool provoke_valid(const char *text, unsigned cpus)
-{
-    static const char *const plain[] = {
-        "none",        "nested",  "trap",      "overflow", "hang",  "hang-off", "early-alloc",
-        "early-panic", "badfree", "selfcheck", "silent",   "flood", "short",    "locks",
-    };
+/* What a fault needs beside CPU 0. */
+enum needs { NEEDS_NOTHING, NEEDS_TWO, NEEDS_MACHINE, NEEDS_CONSOLE, NEEDS_ROOM };
 
-    for (unsigned i = 0; i < ARRAY_SIZE(plain); i++) {
-        if (strcmp(text, plain[i]) == 0)
-            return true;
-    }
-    if (strcmp(text, "reset") == 0)
-        return kernel_hooks.reset != NULL; /* a machine, not a process */
-    if (strcmp(text, "absent-cpu") == 0)   /* there must be room in the list for one more */
-        return kernel_hooks.reset != NULL && cpus < MAX_CPUS;
-    if (strcmp(text, "log-held") == 0)
-        return kernel_hooks.hold_console != NULL;
-    return cpu_of(text, "panic") >= 0 || cpu_of(text, "full") >= 0 || number_of(text, "remake");
+static const struct {
+    const char *name;
+    enum needs needs;
+} faults[] = {
+    {"none", NEEDS_NOTHING},      {"nested", NEEDS_NOTHING},      {"trap", NEEDS_NOTHING},
+    {"overflow", NEEDS_NOTHING},  {"hang", NEEDS_NOTHING},        {"hang-off", NEEDS_NOTHING},
+    {"flood", NEEDS_NOTHING},     {"early-alloc", NEEDS_NOTHING}, {"early-panic", NEEDS_NOTHING},
+    {"selfcheck", NEEDS_NOTHING}, {"badfree", NEEDS_NOTHING},     {"silent", NEEDS_TWO},
+    {"short", NEEDS_TWO},         {"reset", NEEDS_MACHINE},       {"log-held", NEEDS_CONSOLE},
+    {"absent-cpu", NEEDS_ROOM},   {"locks", NEEDS_NOTHING},
+};
+
+static const char *lacks(enum needs needs, unsigned listed, unsigned most)
+{
+    unsigned cpus = MIN(listed, most);
+
+    if (needs == NEEDS_CONSOLE && !kernel_hooks.hold_console)
+        return "a process has no lock around its console";
+    if ((needs == NEEDS_TWO || needs == NEEDS_CONSOLE) && cpus < 2)
+        return "it needs a second CPU";
+    if ((needs == NEEDS_MACHINE || needs == NEEDS_ROOM) && !kernel_hooks.reset)
+        return "it needs a machine; this is a process";
+    if (needs == NEEDS_ROOM && listed == MAX_CPUS)
+        return "all CPU numbers are taken, so there is none for a CPU that does not exist";
+    if (needs == NEEDS_ROOM && most < 2)
+        return "maxcpus=1 starts no other CPU, and so none that does not exist";
+    return NULL;
+}
+
+const char *provoke_refusal(const char *text, unsigned listed, unsigned most)
+{
+    unsigned cpus = MIN(listed, most);
+    int cpu = MAX(cpu_of(text, "panic", cpus), cpu_of(text, "full", cpus));
+
+    for (unsigned i = 0; i < ARRAY_SIZE(faults); i++)
+        if (strcmp(text, faults[i].name) == 0)
+            return lacks(faults[i].needs, listed, most);
+    if (number_of(text, "remake"))
+        return lacks(NEEDS_TWO, listed, most);
+    if (cpu < 0)
+        return "there is no such fault";
+    return (unsigned)cpu < cpus ? NULL : "it names a CPU that does not run";
 }
 
 bool provoke_is(const char *what)
@@ -100,7 +128,7 @@ bool provoke_is(const char *what)
 
 static bool listed(const struct bootinfo *info, u32 apic_id)
 {
-    for (unsigned i = 0; i < info->cpus_found; i++) {
+    for (unsigned i = 0; i < info->cpus; i++) {
         if (info->cpu[i].apic_id == apic_id)
             return true;
     }
@@ -113,11 +141,12 @@ void provoke_absent_cpu(struct bootinfo *info)
 
     if (!provoke_is("absent-cpu"))
         return;
-    CHECK_VALUES(info->cpus_found < MAX_CPUS, info->cpus_found, MAX_CPUS); /* else it was refused */
+    CHECK_VALUES(info->cpus < MAX_CPUS, info->cpus, MAX_CPUS); /* else it was refused */
     while (listed(info, nobody))
         nobody--;
-    memmove(&info->cpu[2], &info->cpu[1], (info->cpus_found - 1) * sizeof(info->cpu[0]));
+    memmove(&info->cpu[2], &info->cpu[1], (info->cpus - 1) * sizeof(info->cpu[0]));
     info->cpu[1] = (struct boot_cpu){.apic_id = nobody};
+    info->cpus++;
     info->cpus_found++;
 }
 
@@ -218,8 +247,6 @@ static NORETURN void spin(bool interrupts_off)
 
 static void provoke_on(int cpu, void (*fault)(void *arg))
 {
-    if ((unsigned)cpu >= plat_cpu_count())
-        PANIC(PANIC_boot, "provoke= names a CPU that does not run", cpu, plat_cpu_count());
     plat_run_on_cpus((u64)1 << cpu, fault, NULL);
 }
 
@@ -227,8 +254,6 @@ static void provoke_log_held(void)
 {
     bool held = false;
 
-    if (plat_cpu_count() < 2)
-        PANIC(PANIC_boot, "provoke=log-held needs a second CPU", 1, 0);
     plat_run_on_cpus(1 | (u64)1 << (plat_cpu_count() - 1), panic_while_log_is_held, &held);
 }
 
@@ -315,8 +340,6 @@ static void provoke_remake(u64 rounds)
 {
     struct remake_result r;
 
-    if (plat_cpu_count() < 2)
-        PANIC(PANIC_boot, "provoke=remake needs a second CPU", 1, 0);
     telemetry_sampling(false);
     r = remake_stress(rounds, NULL);
     telemetry_sampling(true);
@@ -333,10 +356,12 @@ static void provoke_in_lab(const char *what)
     volatile u64 *nowhere = (volatile u64 *)0x0123456789abcdefull;
     volatile u64 bottom = 0;
 
-    if (cpu_of(what, "panic") >= 0)
-        provoke_on(cpu_of(what, "panic"), panic_here);
-    else if (cpu_of(what, "full") >= 0)
-        provoke_on(cpu_of(what, "full"), panic_full);
+    unsigned cpus = plat_cpu_count();
+
+    if (cpu_of(what, "panic", cpus) >= 0)
+        provoke_on(cpu_of(what, "panic", cpus), panic_here);
+    else if (cpu_of(what, "full", cpus) >= 0)
+        provoke_on(cpu_of(what, "full", cpus), panic_full);
     else if (strcmp(what, "log-held") == 0)
         provoke_log_held();
     else if (strcmp(what, "flood") == 0)

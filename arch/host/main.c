@@ -217,8 +217,9 @@ int main(int argc, char **argv)
     host_fault_init();
     info.platform = "host";
     info.args = o.args;
-    info.cpus_found = (unsigned)o.cpus;
-    for (unsigned i = 0; i < info.cpus_found; i++)
+    info.cpus_found = info.cpus = (unsigned)o.cpus;
+    info.clock = "";
+    for (unsigned i = 0; i < info.cpus; i++)
         info.cpu[i].apic_id = i;
     map_memory(&info, o.memory);
     read_cpuid(&info);

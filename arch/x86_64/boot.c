@@ -6,7 +6,9 @@
  * becomes the trampoline), the kernel, the loader's information with the argument line in it,
  * symbol table and modules, and the page tables. These all stay in place and mapped.
  *
- * A machine without ACPI, or with a table that does not hold water, runs on its boot CPU alone.
+ * A machine without ACPI, or with a table that does not hold water, runs on its boot CPU alone. One with
+ * more CPUs than there are numbers for, or with CPUs that cannot be addressed, runs without those. Both
+ * are told to kernel/, which knows whether anybody wanted more.
  *
  * Locking: none. Context: the boot CPU on its boot stack, interrupts off. */
 #include "acpi.h"
@@ -114,28 +116,41 @@ static const u8 *lend(void *ctx, u64 phys, size_t n)
     return phys < BOOT_MAP_BYTES && n <= BOOT_MAP_BYTES - phys ? direct(phys) : NULL;
 }
 
+static const struct acpi_memory acpi_memory = {.lend = lend};
+
+static const char *cpus_why(unsigned unreachable, unsigned not_listed)
+{
+    if (unreachable == 0)
+        return "one kernel runs 64";
+    return unreachable == not_listed
+               ? "APIC ids from 255 up need x2APIC mode"
+               : "one kernel runs 64, and APIC ids from 255 up need x2APIC mode";
+}
+
 /* Fills info.cpu[], the boot CPU first; returns where the local APICs are. */
 static u64 read_cpus(void)
 {
     static struct acpi_cpus list;
-    const struct acpi_memory m = {.lend = lend};
     u32 self = x86_cpuid(1, 0).b >> 24;
-    const char *why = acpi_cpus(mb.rsdp, mb.rsdp_bytes, &m, &list);
+    const char *why = acpi_cpus(mb.rsdp, mb.rsdp_bytes, &acpi_memory, &list);
 
-    info.cpus_found = 1;
+    info.cpus_found = info.cpus = 1;
     info.cpu[0] = (struct boot_cpu){.apic_id = self, .started = true};
     cpu_area_boot.apic_id = self;
     if (why) {
-        static const char head[] = "hayloft: one CPU only: ";
-
-        machine_console_write(head, sizeof(head) - 1);
-        machine_console_write(why, strlen(why));
-        machine_console_write("\r\n", 2);
+        info.cpus_unread = why;
         return x86_rdmsr(MSR_APIC_BASE) & 0x000ffffffffff000ul;
     }
-    for (unsigned i = 0; i < list.count && info.cpus_found < MAX_CPUS; i++)
-        if (list.apic_id[i] != self)
-            info.cpu[info.cpus_found++].apic_id = list.apic_id[i];
+    info.cpus_found += list.unreachable;
+    for (unsigned i = 0; i < list.count; i++) {
+        if (list.apic_id[i] == self)
+            continue;
+        info.cpus_found++;
+        if (info.cpus < MAX_CPUS)
+            info.cpu[info.cpus++].apic_id = list.apic_id[i];
+    }
+    if (info.cpus_found > info.cpus)
+        info.cpus_why = cpus_why(list.unreachable, info.cpus_found - info.cpus);
     return list.lapic;
 }
 
@@ -177,6 +192,8 @@ static void to_kernel(void *arg)
 
 void boot_main(u32 mbi)
 {
+    struct acpi_clocks clocks;
+
     machine_serial_init();
     trap_init();
     cpu_load(&cpu_area_boot);
@@ -184,12 +201,14 @@ void boot_main(u32 mbi)
     if (!(x86_cpuid(1, 0).d & 1u << 9))
         PANIC(PANIC_boot, "the CPU has no local APIC", 0, 0);
     read_loader(mbi);
+    symbol_init(&mb.symbols, &mb.strings); /* early: a panic has names from here on */
     u64 lapic = read_cpus();
+    acpi_clocks(mb.rsdp, mb.rsdp_bytes, &acpi_memory, &clocks);
     read_memory();
-    symbol_init(&mb.symbols, &mb.strings);
 
-    clock_init(&info);
-    lapic_init(lapic);
+    clock_init(&info, &clocks);
+    if (!info.unfit)
+        lapic_init(lapic);
     info.hypervisor = hypervisor();
     info.flags_fault = flags_fault();
     stack_switch_call(paging_map_stack(0, boot_stack), to_kernel, &info);

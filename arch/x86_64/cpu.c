@@ -64,7 +64,7 @@ static void tss_load(struct cpu_area *a)
     a->tss.ist[IST_NMI - 1] = (u64)(a->nmi_stack + IST_BYTES);
     d[0] = limit | (base & 0xffffff) << 16 | (u64)0x89 << 40 | (base >> 24 & 0xff) << 56;
     d[1] = base >> 32;
-    asm volatile("ltr %0" : : "r"(selector));
+    asm volatile("ltr %0" : : "r"(selector) : "memory"); /* it reads the descriptor, and marks it */
 }
 
 void cpu_load(struct cpu_area *a)
@@ -88,6 +88,37 @@ void cpu_load(struct cpu_area *a)
     tss_load(a);
     trap_load();
 }
+
+/* -- the calling CPU, for alike.c -- */
+
+static struct cpuid self_cpuid(u32 leaf)
+{
+    return x86_cpuid(leaf, 0);
+}
+
+static u64 self_control(unsigned cr)
+{
+    return cr == 0 ? x86_read_cr0() : cr == 3 ? x86_read_cr3() : x86_read_cr4();
+}
+
+static void self_control_set(unsigned cr, u64 v)
+{
+    if (cr == 0)
+        x86_write_cr0(v);
+    else if (cr == 3)
+        x86_write_cr3(v);
+    else
+        x86_write_cr4(v);
+}
+
+const struct alike_cpu cpu_self = {
+    .cpuid = self_cpuid,
+    .msr = x86_rdmsr,
+    .msr_set = x86_wrmsr,
+    .control = self_control,
+    .control_set = self_control_set,
+    .write_back = x86_wbinvd,
+};
 
 /* -- machine.h -- */
 

@@ -8,6 +8,8 @@
 
 #include "../../base/bootinfo.h"
 #include "../../base/machine.h"
+#include "acpi.h"
+#include "alike.h"
 #include "multiboot2.h"
 #include "x86.h"
 
@@ -31,7 +33,8 @@ struct cpu_start {
     u32 order ALIGNED(CACHE_LINE); /* CPU_COMPARE, … */
     u32 ask;
     u32 answer ALIGNED(CACHE_LINE);
-    u64 cycles; /* its clock at the answer */
+    u64 cycles;        /* its clock at the answer */
+    char trouble[100]; /* before its first answer: in what it differs from CPU 0; "": in nothing */
 };
 #define CPU_COMPARE   0u
 #define CPU_PARK      1u
@@ -75,6 +78,7 @@ struct trap_frame {
 extern struct cpu_area cpu_area_boot;
 extern struct cpu_area *cpu_areas[MAX_CPUS]; /* by number; NULL: no such CPU */
 void cpu_load(struct cpu_area *area);        /* GDT, TSS, IDT and GS of the calling CPU */
+extern const struct alike_cpu cpu_self;      /* the calling CPU's registers */
 struct cpu_area *cpu_this(void);
 void cpu_fold_resched(void); /* interrupts off */
 
@@ -103,8 +107,9 @@ void lapic_nap(u64 us);
 #define LAPIC_NMI     0x4400u
 
 /* clock.c */
-void clock_init(struct bootinfo *info); /* frequency and invariance of the TSC */
-void clock_wait_us(u64 us);             /* spins; any context once clock_init() is done */
+/* Frequency and invariance of the TSC; info->unfit says why if the frequency cannot be known. */
+void clock_init(struct bootinfo *info, const struct acpi_clocks *clocks);
+void clock_wait_us(u64 us); /* spins; any context once clock_init() is done */
 u64 clock_cycles_of_us(u64 us);
 
 /* paging.c */

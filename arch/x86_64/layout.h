@@ -38,6 +38,8 @@
 #define EFER_NXE      0x800
 #define CR0_PE        0x1
 #define CR0_WP        0x10000
+#define CR0_NW        0x20000000
+#define CR0_CD        0x40000000
 #define CR0_PG        0x80000000
 #define CR4_PAE       0x20
 #define CR4_PGE       0x80

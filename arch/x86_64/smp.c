@@ -20,6 +20,9 @@
  * so the boot CPU sleeps in short naps (which also leaves the host's CPU to the one it waits for)
  * and gives up only when both the time is over and it was itself woken often enough.
  *
+ * A CPU that differs from CPU 0 in what matters (alike.c) says in what, and is left out: it would do the
+ * same work at another price, or fault. It halts where it is, since nothing is known of its local APIC.
+ *
  * Clocks: the boot CPU asks, the other stores its time and answers. The quickest of many round
  * trips bounds the other's lead within half its length; a lead smaller than that cannot be told
  * from none and counts as 0.
@@ -45,6 +48,7 @@ extern const u8 trampoline_start[], trampoline_end[], trampoline_prot[], trampol
 
 static u64 trampoline; /* physical; 0: none */
 static u64 cr3;
+static struct alike alike_model; /* CPU 0 */
 
 /* What the started CPU answers; 1 to SKEW_TRIPS are round trips. */
 #define HERE   (~0u)
@@ -94,6 +98,10 @@ static NORETURN void smp_entry(void)
 
     paging_load();
     cpu_load(a);
+    if (!alike_make(&cpu_self, &alike_model, a->start.trouble, sizeof(a->start.trouble))) {
+        answer(a, HERE);
+        machine_halt();
+    }
     lapic_enable();
     answer(a, HERE);
     lapic_ipi(cpu_area_boot.apic_id, VECTOR_WAKE);
@@ -257,6 +265,8 @@ static const char *bring_up(struct boot_cpu *c, struct cpu_area *a, void *stack_
 {
     const char *why = start_one(a, stack_top);
 
+    if (!why && a->start.trouble[0])
+        why = a->start.trouble;
     if (!why) {
         c->tsc_skew = skew_trips(a);
         give_order(a, CPU_PARK);
@@ -302,12 +312,14 @@ static void release_all(unsigned cpus)
 unsigned machine_start_cpus(struct bootinfo *info, unsigned limit, void *memory)
 {
     size_t area_bytes = round_up(sizeof(struct cpu_area), PAGE_SIZE);
-    unsigned n = 1, found = MIN(info->cpus_found, limit);
+    unsigned n = 1, found = MIN(info->cpus, limit);
     bool mailbox = trampoline != 0;
 
     info->cpu[0].started = true;
-    if (found > 1 && mailbox)
+    if (found > 1 && mailbox) {
         trampoline_install();
+        alike_read(&cpu_self, &alike_model);
+    }
     for (unsigned i = 1; i < found; i++) {
         u8 *own = (u8 *)memory + i * machine_cpu_bytes();
         struct boot_cpu *c = &info->cpu[i];

@@ -86,6 +86,7 @@ start32:
     orl $EFER_LME, %eax
     wrmsr
     movl %cr0, %eax
+    andl $~(CR0_CD | CR0_NW), %eax /* a loader that left caches off would slow every figure */
     orl $(CR0_PG | CR0_WP | CR0_PE), %eax
     movl %eax, %cr0
     lgdt PHYS(boot_gdtr)

@@ -4,6 +4,9 @@
  * up on, or one that was never asked, takes nothing: whoever arrives compares its APIC id with the
  * mailbox's, then claims the mailbox by compare-and-swap, and halts for ever if either fails.
  *
+ * Caches stay off all the way: smp_entry() turns them on when the memory types are CPU 0's (alike.c).
+ * Not-write-through goes at once, since with it a CPU need not heed what others write.
+ *
  * Locking: the mailbox's state word. Context: a CPU being started, interrupts off. */
 #include "layout.h"
 
@@ -22,7 +25,8 @@ trampoline_start:
     shll $4, %ebx /* the page's address */
     lgdtl MAIL_GDTR
     movl %cr0, %eax
-    orl $CR0_PE, %eax
+    andl $~CR0_NW, %eax
+    orl $(CR0_CD | CR0_PE), %eax
     movl %eax, %cr0
     ljmpl *MAIL_FAR32
 

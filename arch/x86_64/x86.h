@@ -33,6 +33,19 @@ static inline void x86_wrmsr(u32 msr, u64 v)
     asm volatile("wrmsr" : : "c"(msr), "a"((u32)v), "d"((u32)(v >> 32)) : "memory");
 }
 
+static inline u64 x86_read_cr0(void)
+{
+    u64 v;
+
+    asm volatile("movq %%cr0, %0" : "=r"(v));
+    return v;
+}
+
+static inline void x86_write_cr0(u64 v)
+{
+    asm volatile("movq %0, %%cr0" : : "r"(v) : "memory");
+}
+
 static inline u64 x86_read_cr2(void)
 {
     u64 v;
@@ -67,11 +80,25 @@ static inline void x86_write_cr4(u64 v)
     asm volatile("movq %0, %%cr4" : : "r"(v) : "memory");
 }
 
+/* Caches are written back, then emptied. */
+static inline void x86_wbinvd(void)
+{
+    asm volatile("wbinvd" : : : "memory");
+}
+
 static inline u8 x86_in8(u16 port)
 {
     u8 v;
 
     asm volatile("inb %1, %0" : "=a"(v) : "Nd"(port));
+    return v;
+}
+
+static inline u32 x86_in32(u16 port)
+{
+    u32 v;
+
+    asm volatile("inl %1, %0" : "=a"(v) : "Nd"(port));
     return v;
 }
 

@@ -30,6 +30,11 @@ void machine_sink_select(unsigned port)
         sink = port - 1;
 }
 
+bool machine_port_present(unsigned port)
+{
+    return port >= 1 && port <= ARRAY_SIZE(com) && com[port - 1].present;
+}
+
 size_t plat_sink_write(const void *bytes, size_t n)
 {
     return uart_write_now(&com[sink], bytes, n);

@@ -42,9 +42,13 @@ static u32 speaking; /* try-flag, atomic: a last word is in the making */
 static u8 last_payload[PAYLOAD_MAX + 4];
 static u8 last_wire[FRAME_MAX(PAYLOAD_MAX)];
 
+#define HZ_UNKNOWN 4000000000ul /* before the clock's rate is known: no less than a machine's */
+
 static u64 deadline_after(u64 ms)
 {
-    return plat_cycles() + plat_cycles_hz() / 1000 * ms;
+    u64 hz = plat_cycles_hz();
+
+    return plat_cycles() + (hz ? hz : HZ_UNKNOWN) / 1000 * ms;
 }
 
 static bool try_flag(u32 *flag, u64 until)

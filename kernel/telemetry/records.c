@@ -226,7 +226,7 @@ static void hello_cpus(struct cbor *c, const struct bootinfo *info)
     cbor_map(c, 1);
     cbor_text(c, "cpus");
     cbor_array(c, plat_cpu_count());
-    for (unsigned i = 0; i < info->cpus_found && cpu < plat_cpu_count(); i++) {
+    for (unsigned i = 0; i < info->cpus && cpu < plat_cpu_count(); i++) {
         if (!info->cpu[i].started)
             continue;
         cbor_array(c, 4);

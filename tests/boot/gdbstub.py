@@ -57,6 +57,19 @@ class Gdb:
         assert stop.startswith('T05'), stop
         return stop.split('thread:')[1].split(';')[0]
 
+    def go(self):
+        """Everybody goes on, and nobody is waited for."""
+        self.send('vCont;c')
+
+    def read(self, address, size):
+        """Memory as the CPU that stopped last sees it."""
+        answer = self.ask(f'm{address:x},{size:x}')
+        assert len(answer) == 2 * size, answer
+        return bytes.fromhex(answer)
+
+    def write(self, address, data):
+        assert self.ask(f'M{address:x},{len(data):x}:{data.hex()}') == 'OK'
+
     def hold(self, held):
         """Everybody but one goes on. All CPUs are stopped when this is called."""
         threads, answer = [], self.ask('qfThreadInfo')

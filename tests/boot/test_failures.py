@@ -16,7 +16,7 @@ from telemetry.machine import base, qemu
 class Machine:
     """A QEMU whose monitor stays open, for what can only be done to a machine that runs."""
 
-    def __init__(self, folder, args, cpus=2, memory='512M', extra=(), variant='release'):
+    def __init__(self, folder, args, cpus=2, memory='512M', extra=(), variant='release', ports=(1, 2)):
         self.folder = folder
         machine = base.Machine(kind='tcg', requested='tcg', cpus=cpus, memory=memory, timeout=60.0)
         self.monitor, theirs = socket.socketpair()
@@ -24,6 +24,9 @@ class Machine:
         os.write(arguments, (qemu.PREFIX + args).encode())
         argv = qemu.command(machine, booting.BUILD / variant / 'hayloft.iso', arguments, theirs.fileno(),
                             extra=extra)
+        for com, name in enumerate(('console', 'telemetry'), 1):  # by number: a first port may be what is missing
+            at = argv.index(f'chardev:{name}')
+            argv[at - 1:at + 1] = ['-device', f'isa-serial,index={com - 1},chardev={name}'] if com in ports else []
         if '-S' not in extra:  # held until a debugger lets it go
             argv.remove('-S')
         self.process = subprocess.Popen(argv, cwd=folder, pass_fds=(arguments, theirs.fileno()),
@@ -42,6 +45,17 @@ class Machine:
     def command(self, *verbs):
         for verb in verbs:
             self.monitor.sendall(json.dumps({'execute': verb}).encode() + b'\n')
+
+    def ask(self, line):
+        """What the monitor for people answers."""
+        self.command('qmp_capabilities')
+        order = {'execute': 'human-monitor-command', 'arguments': {'command-line': line}, 'id': 'ask'}
+        self.monitor.sendall(json.dumps(order).encode() + b'\n')
+        self.monitor.settimeout(30)
+        with self.monitor.makefile('rb') as answers:
+            while (answer := json.loads(answers.readline())).get('id') != 'ask':
+                pass
+        return answer['return']
 
     def console(self):
         path = self.folder / 'console.log'

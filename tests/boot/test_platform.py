@@ -134,6 +134,39 @@ def test_50_boots_with(boot, cpus):
         assert warnings(done) == []
 
 
+def left_out_of(done, name):
+    return [entry for entry in done.one('hello')['left_out'] if entry['name'] == name]
+
+
+def test_65_cpus(boot):
+    """One kernel runs 64; the firmware's number is told all the same, and that one was left out."""
+    done = sound_but_for_losses(boot('kbench=0 selfcheck=0 deadline=0 overcommit=1', cpus=65, timeout=300))
+    hello = done.one('hello')
+    assert (numbers(hello), hello['cpus_found']) == (list(range(64)), 65)
+    entry, = left_out_of(done, 'cpus')
+    assert (entry['amount'], entry['of']) == (1, 65)
+    assert '1 of 65 CPUs' in done.console
+    assert outcome.classify(done.exit_status, done.timed_out, digest_boot(done.folder))[0] == outcome.OK
+
+
+@pytest.mark.parametrize('cpus', [100, pytest.param(255, marks=pytest.mark.long)])
+def test_cpus_that_nobody_asked_for_are_not_left_out(boot, cpus):
+    done = boot('kbench=0 selfcheck=0 deadline=0 maxcpus=3', cpus=cpus, timeout=300).sound()
+    hello = done.one('hello')
+    assert (numbers(hello), hello['cpus_found']) == ([0, 1, 2], cpus)
+    assert left_out_of(done, 'cpus') == []
+
+
+def test_a_list_of_cpus_that_cannot_be_read_is_told(boot):
+    without = ('-machine', 'pc,acpi=off')
+    done = boot('kbench=0 selfcheck=0', extra=without).sound()
+    hello = done.one('hello')
+    assert (numbers(hello), hello['cpus_found']) == ([0], 1)
+    entry, = left_out_of(done, 'cpu_list')
+    assert entry['detail'] == 'there is no RSDP' and entry['detail'] in done.console
+    assert left_out_of(boot('kbench=0 selfcheck=0 maxcpus=1', extra=without).sound(), 'cpu_list') == []
+
+
 def test_a_cpu_that_does_not_exist_is_named_and_left_out(boot):
     done = boot(QUIET + ' provoke=absent-cpu', cpus=3).sound()
     hello = done.one('hello')

@@ -1,7 +1,7 @@
 /* fuzz_acpi.c: any bytes are a memory with ACPI tables in it: an RSDP at 0, a root table at 64 (which
- * of the two kinds, the RSDP's version says), a MADT at 192, and whatever else pointers lead to.
- * What no fuzzer guesses is set right: signatures, the pointers between these three, and their
- * checksums, under the lengths that they claim. Every so often the mutator starts again from tables
+ * of the two kinds, the RSDP's version says), a MADT at 192 or, as a bit of the RSDP says, a FADT or an
+ * HPET table there, and whatever else pointers lead to. What no fuzzer guesses is set right: signatures,
+ * the pointers between these three, and their checksums, under the lengths that they claim. Every so often the mutator starts again from tables
  * that are right in everything.
  *
  * Locking: none. Contexts: hosted. */
@@ -26,7 +26,18 @@ static const char entries[] = "\x00\x08\x00\x00\x01\x00\x00\x00"
                               "\x04\x06\x00\x05\x00\x01";
 
 #define MADT_BYTES (44u + sizeof(entries) - 1)
-#define GOOD_BYTES (MADT_AT + MADT_BYTES)
+#define FADT_BYTES 244u
+#define HPET_BYTES 56u
+#define GOOD_BYTES (MADT_AT + FADT_BYTES)
+
+enum kind { MADT, FADT, HPET, NR_KINDS };
+static const char signatures[NR_KINDS][5] = {"APIC", "FACP", "HPET"};
+
+/* By the first letter of the maker's name, which nobody reads. */
+static enum kind kind_of(const u8 *rsdp)
+{
+    return rsdp[9] % NR_KINDS;
+}
 
 struct bytes {
     u8 *p;
@@ -58,7 +69,7 @@ static void seal_table(struct bytes *b, size_t at)
     seal(b->p + at, MIN((size_t)n, b->n - at), 9);
 }
 
-/* Root table and MADT, one after the other, since the one may cover the other. */
+/* Root table and the other, one after the other, since the one may cover the other. */
 static void wire_tables(struct bytes *b)
 {
     u8 *root = b->p + ROOT_AT;
@@ -73,7 +84,7 @@ static void wire_tables(struct bytes *b)
         memcpy(root + 44, &madt_at, wide ? 8 : 4);
     else
         memcpy(root + 36, &madt_at, wide ? 8 : 4);
-    memcpy(b->p + MADT_AT, "APIC", 4);
+    memcpy(b->p + MADT_AT, signatures[kind_of(b->p)], 4);
     seal_table(b, MADT_AT);
     seal_table(b, ROOT_AT);
     seal(b->p, 20, 8);
@@ -82,7 +93,7 @@ static void wire_tables(struct bytes *b)
 
 static void check(const struct acpi_cpus *cpus)
 {
-    if (cpus->count == 0 || cpus->count > MAX_CPUS)
+    if (cpus->count == 0 || cpus->count > ACPI_XAPIC_IDS)
         abort();
     for (unsigned i = 0; i < cpus->count; i++) {
         if (cpus->apic_id[i] > 254)
@@ -93,14 +104,39 @@ static void check(const struct acpi_cpus *cpus)
     }
 }
 
+static void check_clocks(const struct acpi_clocks *clocks)
+{
+    if (clocks->hpet & 7 || clocks->pm_port > 0xffff - 3 || (!clocks->pm_port && clocks->pm_wide))
+        abort();
+}
+
+static void good_table(uint8_t *t, enum kind kind)
+{
+    static const u8 bytes[NR_KINDS] = {MADT_BYTES, FADT_BYTES, HPET_BYTES};
+
+    t[4] = bytes[kind];
+    if (kind == MADT) {
+        memcpy(t + 44, entries, sizeof(entries) - 1);
+    } else if (kind == HPET) {
+        t[46] = 0xd0;
+        t[47] = 0xfe;
+    } else {
+        t[77] = t[213] = 6;
+        t[76] = t[212] = 8;
+        t[91] = 4;
+        t[113] = 1;
+        t[208] = 1;
+    }
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
     if (seed % 64 == 0 && GOOD_BYTES <= max) {
         memset(data, 0, GOOD_BYTES);
         data[15] = (uint8_t)(seed >> 6 & 2); /* with an XSDT, or without */
+        data[9] = (uint8_t)((seed >> 8) % NR_KINDS);
         data[ROOT_AT + 4] = 60;
-        data[MADT_AT + 4] = MADT_BYTES;
-        memcpy(data + MADT_AT + 44, entries, sizeof(entries) - 1);
+        good_table(data + MADT_AT, kind_of(data));
         size = GOOD_BYTES;
     }
     return LLVMFuzzerMutate(data, size, max);
@@ -110,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct bytes b = {.n = size};
     struct acpi_cpus cpus;
+    struct acpi_clocks clocks;
 
     if (size < MADT_AT + 44)
         return 0;
@@ -118,6 +155,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wire_tables(&b);
     if (!acpi_cpus(b.p, 36, &(struct acpi_memory){lend, &b}, &cpus))
         check(&cpus);
+    acpi_clocks(b.p, 36, &(struct acpi_memory){lend, &b}, &clocks);
+    check_clocks(&clocks);
     free(b.p);
     return 0;
 }

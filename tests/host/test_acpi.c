@@ -1,4 +1,4 @@
-/* test_acpi.c: the CPU list out of ACPI tables built here in a small physical memory; what is lent
+/* test_acpi.c: the CPU list and the clocks out of ACPI tables built here in a small physical memory; what is lent
  * is a copy that ends where it was asked to end, so that ASan sees any step past it.
  *
  * Locking: none. Contexts: hosted, one CPU. */
@@ -11,6 +11,8 @@
 #define RSDT         0x000u
 #define XSDT         0x100u
 #define MADT         0x200u
+#define HPET         0xb00u
+#define FADT         0xc00u
 #define OTHER        0xe00u
 
 static u8 memory[MEMORY_BYTES];
@@ -43,6 +45,20 @@ static const char *read_cpus(size_t rsdp_bytes)
     while (lents > 0)
         free(lent[--lents]);
     return why;
+}
+
+static struct acpi_clocks clocks;
+
+static void read_clocks(size_t rsdp_bytes)
+{
+    u8 *root = malloc(rsdp_bytes ? rsdp_bytes : 1);
+
+    memcpy(root, rsdp, rsdp_bytes);
+    memset(&clocks, 0x5a, sizeof(clocks));
+    acpi_clocks(root, rsdp_bytes, &physical, &clocks);
+    free(root);
+    while (lents > 0)
+        free(lent[--lents]);
 }
 
 static void put(u8 *p, u64 v, size_t n)
@@ -109,7 +125,7 @@ static void begin(void)
 static void seal_all(unsigned revision)
 {
     table(MADT, "APIC", madt_bytes);
-    table(OTHER, "FACP", 116);
+    table(OTHER, "SSDT", 116);
     put(memory + RSDT + 36, MEMORY_BASE + OTHER, 4);
     put(memory + RSDT + 40, MEMORY_BASE + MADT, 4);
     table(RSDT, "RSDT", 44);
@@ -213,7 +229,7 @@ TEST(holes_disabled_and_doubled)
         EXPECT_EQ(cpus.apic_id[i], ids[i]);
     EXPECT_EQ(cpus.apic_id[6], 7);
     EXPECT_EQ(cpus.disabled, 3);
-    EXPECT_EQ(cpus.unusable, 2);
+    EXPECT_EQ(cpus.unreachable, 2);
 }
 
 TEST(more_cpus_than_we_have_numbers_for)
@@ -223,8 +239,45 @@ TEST(more_cpus_than_we_have_numbers_for)
         xapic((u8)i, 1);
     seal_all(0);
     EXPECT_NULL(read_cpus(20));
-    EXPECT_EQ(cpus.count, MAX_CPUS);
-    EXPECT_EQ(cpus.unusable, 3);
+    EXPECT_EQ(cpus.count, MAX_CPUS + 3);
+    EXPECT_EQ(cpus.unreachable, 0);
+}
+
+/* Each id twice, and some that cannot be reached: all are counted, once where that can be told. */
+TEST(every_id_there_is)
+{
+    begin();
+    for (unsigned i = 0; i < 200; i++)
+        xapic((u8)i, 1);
+    for (unsigned i = 150; i < 263; i++)
+        if (madt_bytes + 16 <= HPET - MADT)
+            x2apic(i, 1);
+    seal_all(0);
+    EXPECT_NULL(read_cpus(20));
+    EXPECT_GE(cpus.count, 200);
+    EXPECT_LE(cpus.count, ACPI_XAPIC_IDS);
+    for (unsigned i = 0; i < cpus.count; i++)
+        EXPECT_EQ(cpus.apic_id[i], i);
+}
+
+TEST(ids_that_only_x2apic_reaches)
+{
+    begin();
+    xapic(0, 1);
+    for (unsigned i = 250; i < 300; i++)
+        x2apic(i, 1);
+    seal_all(0);
+    EXPECT_NULL(read_cpus(20));
+    EXPECT_EQ(cpus.count, 1 + 5);
+    EXPECT_EQ(cpus.unreachable, 45);
+}
+
+TEST(nobody_who_can_be_reached)
+{
+    begin();
+    x2apic(300, 1);
+    seal_all(0);
+    EXPECT(read_cpus(20) != NULL);
 }
 
 TEST(lapic_address_override)
@@ -303,6 +356,141 @@ TEST(tables_that_end_outside_memory)
     put(memory + RSDT + 40, MEMORY_BASE + MEMORY_BYTES - 8, 4); /* not even a head fits */
     seal(memory + RSDT, 44, 9);
     EXPECT(read_cpus(20) != NULL);
+}
+
+/* -- clocks -- */
+
+static void hpet(u8 space, u64 address, size_t bytes)
+{
+    memory[HPET + 40] = space;
+    put(memory + HPET + 44, address, 8);
+    table(HPET, "HPET", bytes);
+}
+
+/* A new FADT with both ways to name the port; an old one has the first only. */
+static void fadt(u32 port, u64 port_wide, u32 flags, size_t bytes)
+{
+    put(memory + FADT + 76, port, 4);
+    memory[FADT + 91] = 4;
+    put(memory + FADT + 112, flags, 4);
+    memory[FADT + 208] = 1;
+    put(memory + FADT + 212, port_wide, 8);
+    table(FADT, "FACP", bytes);
+}
+
+/* Both root tables, with the clocks behind the others. */
+static void seal_clocks(unsigned revision)
+{
+    seal_all(revision);
+    put(memory + RSDT + 44, MEMORY_BASE + HPET, 4);
+    put(memory + RSDT + 48, MEMORY_BASE + FADT, 4);
+    table(RSDT, "RSDT", 52);
+    put(memory + XSDT + 52, MEMORY_BASE + HPET, 8);
+    put(memory + XSDT + 60, MEMORY_BASE + FADT, 8);
+    table(XSDT, "XSDT", 68);
+}
+
+static void begin_clocks(void)
+{
+    begin();
+    xapic(0, 1);
+}
+
+TEST(clocks_by_both_root_tables)
+{
+    for (unsigned revision = 0; revision <= 2; revision += 2) {
+        begin_clocks();
+        hpet(0, 0xfed00000, 56);
+        fadt(0x608, 0x1808, 0x100, 244);
+        seal_clocks(revision);
+        EXPECT_NULL(read_cpus(36));
+        read_clocks(revision ? 36 : 20);
+        EXPECT_EQ(clocks.hpet, 0xfed00000);
+        EXPECT_EQ(clocks.pm_port, 0x1808);
+        EXPECT(clocks.pm_wide);
+    }
+}
+
+TEST(an_old_fadt_names_a_port_and_no_width)
+{
+    begin_clocks();
+    fadt(0x608, 0, 0, 116);
+    seal_clocks(0);
+    read_clocks(20);
+    EXPECT_EQ(clocks.hpet, 0);
+    EXPECT_EQ(clocks.pm_port, 0x608);
+    EXPECT_FALSE(clocks.pm_wide);
+}
+
+/* One that is in memory, or nowhere, is not the port's; then the old field counts. */
+TEST(an_address_in_another_space)
+{
+    begin_clocks();
+    hpet(1, 0xfed00000, 56);
+    fadt(0x608, 0, 0, 244);
+    seal_clocks(2);
+    read_clocks(36);
+    EXPECT_EQ(clocks.hpet, 0);
+    EXPECT_EQ(clocks.pm_port, 0x608);
+
+    fadt(0, 0xfed80808, 0, 244);
+    memory[FADT + 208] = 0;
+    table(FADT, "FACP", 244);
+    read_clocks(36);
+    EXPECT_EQ(clocks.pm_port, 0);
+}
+
+TEST(clocks_that_cannot_be)
+{
+    static const u32 ports[] = {0, 0xfffd, 0x10000, 0xffffffff};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(ports); i++) {
+        begin_clocks();
+        hpet(0, 0xfed00004, 56);
+        fadt(ports[i], ports[i], 0, 244);
+        seal_clocks(2);
+        read_clocks(36);
+        EXPECT_EQ(clocks.pm_port, 0);
+        EXPECT_EQ(clocks.hpet, 0);
+    }
+    fadt(0x608, 0x608, 0, 244);
+    memory[FADT + 91] = 0; /* no timer there, whatever the port says */
+    table(FADT, "FACP", 244);
+    read_clocks(36);
+    EXPECT_EQ(clocks.pm_port, 0);
+}
+
+TEST(clock_tables_of_every_length)
+{
+    for (size_t n = 36; n < 250; n++) {
+        begin_clocks();
+        hpet(0, 0xfed00000, MIN(n, (size_t)64));
+        fadt(0x608, 0x1808, 0, n);
+        seal_clocks(2);
+        read_clocks(36);
+        EXPECT_EQ(clocks.hpet, n < 56 ? 0 : 0xfed00000);
+        EXPECT_EQ(clocks.pm_port, n < 116 ? 0 : n < 220 ? 0x608 : 0x1808);
+    }
+}
+
+TEST(clock_tables_that_are_damaged_or_missing)
+{
+    begin_clocks();
+    hpet(0, 0xfed00000, 56);
+    fadt(0x608, 0, 0, 116);
+    seal_clocks(0);
+    memory[HPET + 50]++;
+    read_clocks(20);
+    EXPECT_EQ(clocks.hpet, 0);
+    EXPECT_EQ(clocks.pm_port, 0x608);
+    read_clocks(0);
+    EXPECT_EQ(clocks.pm_port, 0);
+    rsdp[8]++;
+    read_clocks(20);
+    EXPECT_EQ(clocks.pm_port, 0);
+    seal_all(0);
+    read_clocks(20);
+    EXPECT_EQ(clocks.pm_port, 0);
 }
 
 TEST(random_damage_under_good_checksums)

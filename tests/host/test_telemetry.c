@@ -189,7 +189,8 @@ TEST(a_port_that_is_full_stops_the_drain_and_nothing_else)
 
 TEST(hello_schema_and_names_come_whole)
 {
-    struct bootinfo info = {.platform = "host", .args = "a=b", .cpus_found = 2, .memory_bytes = 1};
+    struct bootinfo info = {
+        .platform = "host", .args = "a=b", .cpus_found = 2, .cpus = 2, .memory_bytes = 1};
     unsigned objects;
 
     REQUIRE(lab_new("", 2));

@@ -62,6 +62,31 @@ def test_a_refusal_names_the_nearest():
     assert "frnt=x" in reason and "front)" in reason
 
 
+SAID = ('[    0.000000 cpu0] HAYLOFT-REFUSED reason="there is no serial port COM2" have=1\n',
+        'HAYLOFT-PANIC kind=3 name=boot cpu=0 at=a.c:1 text="the CPU has no local APIC"\n')
+
+
+@pytest.mark.parametrize("status, digest, says", [
+    (37, {}, "there is no serial port COM2"),
+    (37, None, "there is no serial port COM2"),
+    (37, {"bye": {"outcome": "refused", "reason": "too little memory"}}, "too little memory"),
+    (35, {}, "the CPU has no local APIC (from the console: no panic record came)"),
+    (35, {"panic": {"name": "trap"}}, "trap on CPU ?"),
+])
+def test_the_console_is_asked_where_telemetry_says_nothing(status, digest, says):
+    assert outcome.classify(status, False, digest, "GRUB\n" + "".join(SAID))[1] == says
+    assert outcome.classify(status, False, digest)[1]
+
+
+def test_a_missing_cpu_is_told_with_its_reason():
+    hello = {"knobs": {}, "cpus": [[0]], "cpus_found": 3}
+    events = [{"kind": "warning", "text": "the CPU with APIC id 1 was left out: its PAT is 1, CPU 0's is 7"},
+              {"kind": "warning", "text": "the CPU with APIC id 2 was left out: it did not answer"}]
+    _, reason = outcome.classify(33, False, {"hello": hello, "bye": {"outcome": "ok"}, "events": events})
+    assert reason == ("1 of 3 CPUs started; the CPU with APIC id 1 was left out: its PAT is 1, CPU 0's is 7 "
+                      "(and 1 more)")
+
+
 def test_guest_faults_and_void_boots_share_nothing():
     assert not set(outcome.GUEST_FAULTS) & set(outcome.VOID)
     assert set(outcome.GUEST_FAULTS) | set(outcome.VOID) | {"ok"} == set(outcome.OUTCOMES)

@@ -7,7 +7,7 @@ cannot use into a Fault:
 
   frames    bytes between zeros; COBS, CRC-32 and a CBOR item without tags or open-ended lengths. A
             bad segment is a fault of kind "damage" (or Text, where console and telemetry share the
-            line) and costs itself only. A good frame that is no record is a fault of kind "shape".
+            line, and before the first zero, where firmware may have spoken) and costs itself only. A good frame that is no record is a fault of kind "shape".
   sequence  each stream counts its records from 0. What fits is taken. What does not fit is held
             until the stream's next record tells what it was: the sequence goes on from it ("gap":
             records were lost; "restart": another boot began) or goes on from before it ("foreign":
@@ -252,8 +252,8 @@ class Decoder:
     """Feed it bytes in any pieces; it returns what they complete.
 
     shared_line: console text may stand between frames. from_start: the bytes begin with the boot,
-    so that a first record with a number above 0 means a loss; a reader that joins a running machine
-    says False.
+    so that a first record with a number above 0 means a loss, and text before the first zero is the
+    firmware's, which may write to any port; a reader that joins a running machine says False.
     """
 
     def __init__(self, shared_line: bool = False, from_start: bool = True):
@@ -263,6 +263,7 @@ class Decoder:
         self.offset = 0  # bytes fed
         self.time: int | None = None  # of the last record taken
         self._tail = b""
+        self._before = from_start  # no zero has come yet: no frame can have begun
         self._pieces = 0  # pieces of the present, overlong segment that are done with
         self._overlong: tuple[int, int] | None = None  # its damaged part: offset, length
         self._streams: dict[int, _Stream] = {}
@@ -277,6 +278,7 @@ class Decoder:
         for segment in segments:
             if segment or self._pieces:
                 self._segment(segment, start)
+            self._before = False
             start += len(segment) + 1
         while len(tail) >= PIECE:
             self._piece(tail[:PIECE], start)
@@ -322,7 +324,7 @@ class Decoder:
                 if zlib.crc32(payload) == crc:
                     self._payload(payload, crc, offset, offset + len(segment))
                     return
-        if self.shared_line and _TEXT.fullmatch(segment):
+        if (self.shared_line or self._before) and _TEXT.fullmatch(segment):
             self._out.append(Text(segment, offset))
         else:
             self._fault("damage", offset, len(segment))
@@ -331,7 +333,7 @@ class Decoder:
         """A piece of a segment too long for a frame: text at once, damage as one fault when the
         segment ends."""
         self._pieces += 1
-        if self.shared_line and _TEXT.fullmatch(piece):
+        if (self.shared_line or self._before) and _TEXT.fullmatch(piece):
             self._out.append(Text(piece, offset))
         elif piece:
             first = self._overlong[0] if self._overlong else offset

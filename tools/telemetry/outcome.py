@@ -5,6 +5,7 @@ process may end well while the stream was cut. Guest faults count against an arm
 out of time because the host had none for its CPUs is the host's fault, not the arm's.
 """
 
+import re
 import signal
 
 from . import leftout
@@ -25,6 +26,7 @@ LEFT_OUT = "left out"  # something without which its figures would be read as fa
 OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START, LEFT_OUT)
 GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
 VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, LEFT_OUT)
+ABSENT_CPU = "the CPU with APIC id "  # how a warning begins that names a CPU which did not come
 STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
 
 
@@ -41,8 +43,15 @@ def _refused_text(digest):
     return "; ".join(texts)
 
 
-def classify(exit_status, timed_out, digest):
-    """(outcome, reason) of a boot. exit_status None: killed or unknown; digest: what digest_boot gave, or None."""
+def _console_says(console, mark, key):
+    """The quoted text of a line that the kernel writes for programs to read; "" if there is none such."""
+    found = re.search(rf'{mark} [^\n]*\b{key}="([^"\n]*)"', console)
+    return found[1] if found else ""
+
+
+def classify(exit_status, timed_out, digest, console=""):
+    """(outcome, reason) of a boot. exit_status None: killed or unknown; digest: what digest_boot gave, or None;
+    console: the console's text, which is asked where telemetry says nothing (it may be what is missing)."""
     digest = digest or {}
     hello, bye, panic = digest.get("hello"), digest.get("bye"), digest.get("panic")
     said = (bye or {}).get("outcome")
@@ -50,9 +59,14 @@ def classify(exit_status, timed_out, digest):
         name = (panic or {}).get("name")
         if name == "deadline":
             return TIMEOUT, "the kernel's own deadline passed"
-        return PANIC, _panic_text(panic) if panic else "exit status of a panic; no panic record came"
+        if not panic:
+            said = _console_says(console, "HAYLOFT-PANIC", "text")
+            return PANIC, (f"{said} (from the console: no panic record came)" if said else
+                           "exit status of a panic; no panic record came")
+        return PANIC, _panic_text(panic)
     if said == "refused" or exit_status == EXIT_REFUSED:
-        return REFUSED, _refused_text(digest) or (bye or {}).get("reason") or "the kernel refused its arguments"
+        return REFUSED, _refused_text(digest) or (bye or {}).get("reason") or (
+            _console_says(console, "HAYLOFT-REFUSED", "reason") or "the kernel refused its arguments")
     if timed_out:
         if not hello:
             return HANG, "nothing came before the time was up"
@@ -99,18 +113,23 @@ def _how_it_ended(exit_status):
         return f"was killed from outside (signal {-exit_status})"
 
 
-def _missing_cpus(hello):
+def _missing_cpus(digest):
     """Why a boot ran on fewer CPUs than its machine has and its arguments allow; "" if it did not."""
+    hello = digest.get("hello") or {}
     try:
         limit = int((hello.get("knobs") or {}).get("maxcpus", 64))
     except ValueError:
         return ""
     wanted, running = min(hello.get("cpus_found") or 0, limit), len(hello.get("cpus") or [])
-    return f"{running} of {wanted} CPUs started; the console and the events tell why" if running < wanted else ""
+    if running >= wanted:
+        return ""
+    told = [event["text"] for event in digest.get("events") or [] if event.get("text", "").startswith(ABSENT_CPU)]
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return f"{running} of {wanted} CPUs started; " + (told[0] + more if told else "the console and the events tell why")
 
 
 def _check_stream(digest):
-    missing = _missing_cpus(digest.get("hello") or {})
+    missing = _missing_cpus(digest)
     if missing:
         return NOT_PARALLEL, missing
     left_out = leftout.voiding(digest.get("left_out") or [])

@@ -396,13 +396,20 @@ def digest_or_none(folder, shared=None):
         return None
 
 
+def _console(folder):
+    try:
+        return (folder / "console.log").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def judge(folder, ended, arguments, knobs):
     """(result, (outcome, reason)) of a boot that has ended."""
     shared = SHARED_LINE in arguments.split()
     if shared:  # the stream came with the text: where readers look for it is the same file in any case
         shutil.copyfile(folder / "console.log", folder / "telemetry.bin")
     result = digest_or_none(folder, shared)
-    verdict = outcome.classify(ended.exit_status, ended.timed_out, result)
+    verdict = outcome.classify(ended.exit_status, ended.timed_out, result, _console(folder))
     verdict = outcome.starved(verdict, ended.vcpu_seconds, ended.vcpu_wait_seconds)
     if verdict[0] == outcome.FAILED_START:
         verdict = (verdict[0], f"{verdict[1]}: {qemu.start_failure(folder)}")
