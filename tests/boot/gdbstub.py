@@ -57,6 +57,10 @@ class Gdb:
         assert stop.startswith('T05'), stop
         return stop.split('thread:')[1].split(';')[0]
 
+    def read(self, address, n):
+        """n bytes of the kernel's memory, as the CPU sees it that stopped last."""
+        return bytes.fromhex(self.ask(f'm{address:x},{n:x}'))
+
     def hold(self, held):
         """Everybody but one goes on. All CPUs are stopped when this is called."""
         threads, answer = [], self.ask('qfThreadInfo')
