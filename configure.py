@@ -170,6 +170,7 @@ ARCH_HOST = [
     'arch/host/host.c',
     'arch/host/io.c',
     'arch/host/symbol.c',
+    'arch/host/window.c',
 ]
 
 ARCH_HOST_MAIN = [
@@ -194,6 +195,7 @@ TESTS = {
     'buddy': [],
     'bulk': [],
     'faulted': [],
+    'heap': [],
     'kmalloc': [],
     'latency': [],
     'life': ['kernel/mem_global.c', 'kernel/remake.c'],
@@ -223,7 +225,8 @@ TESTS = {
 # libFuzzer targets: name -> what tests/host/fuzz_<name>.c needs beside base, the ground it stands on included.
 FUZZ = {
     'cobs_cbor': ARCH_HOST,
-    'heap': SYNC + MM + ['tests/host/fuzz_machine.c', 'tests/host/shadow.c', 'tests/host/sim_plat.c'],
+    'heap': SYNC + MM + ['arch/host/window.c', 'tests/host/fuzz_machine.c', 'tests/host/shadow.c',
+                         'tests/host/sim_plat.c'],
     'knobs': ARCH_HOST,
     'multiboot2': ['arch/x86_64/multiboot2.c'] + ARCH_HOST,
     'acpi': ['arch/x86_64/acpi.c'] + ARCH_HOST,
@@ -231,6 +234,7 @@ FUZZ = {
 
 # The model checker, which is its own ground.
 MODEL_TEST = [
+    'arch/host/window.c',
     'tests/host/model.c',
     'tests/host/model_life.c',
     'tests/host/model_shortage.c',

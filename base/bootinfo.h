@@ -7,7 +7,9 @@
 
 #include "types.h"
 
-#define BOOT_MAX_RANGES 64
+/* Maps of real firmware were seen with some 300 entries. A platform that has more keeps the largest, and
+ * says what it left out. */
+#define BOOT_MAX_RANGES 2048
 
 struct boot_range {
     void *base; /* page aligned, in the direct map; sorted, disjoint, free to use */

@@ -31,6 +31,8 @@ void host_idle_handler_set(void (*fn)(bool idle));
 /* What plat_kick() makes an idle CPU call. Outside any lock; one handler, set while other CPUs have no
  * work. */
 void host_kick_handler_set(void (*fn)(void));
+/* Unmaps the window (plat_window) that an address lies in, if one does: for tests, whose heaps come and go. */
+void host_window_close(const void *inside);
 /* The function of this program that addr is in, or NULL; *offset gets the distance from its
  * start. */
 const char *host_symbol(u64 addr, u64 *offset);

@@ -79,6 +79,24 @@ enum plat_exit {
 };
 NORETURN void plat_exit(enum plat_exit how);
 
+/* -- a window: addresses of which mm/ says what is behind them (mm/heap.c) --
+ * Boot, one CPU. Nothing in a window is ever changed again. */
+#define PLAT_WINDOW_LARGE ((size_t)2 << 20)
+/* The first of so many addresses, a multiple of PLAT_WINDOW_LARGE, with nothing behind them. NULL: they
+ * cannot be had. On metal once. */
+void *plat_window(size_t bytes);
+/* Gives up a page of memory, for a page table; NULL: there is none. */
+typedef void *plat_take_page(void *ctx);
+/* Puts memory (whole pages that follow each other; nobody uses them by their own addresses from now on)
+ * there. Multiples of PLAT_WINDOW_LARGE, all three, take no more of the TLB than they did where they were.
+ * False: no memory for page tables. */
+NODISCARD bool plat_window_map(void *at, void *memory, size_t bytes, plat_take_page *take,
+                               void *ctx);
+/* Puts one page there over and over. Once a window's `page` is chosen it is the same in every call. Who
+ * writes to one address of it may write to all (hosted: or to some). */
+NODISCARD bool plat_window_repeat(void *at, const void *page, size_t bytes, plat_take_page *take,
+                                  void *ctx);
+
 /* Tables with a part for each CPU put the parts this far apart, so that a CPU finds its own by one
  * addition. Bytes. */
 #define PLAT_CPU_STRIDE ((size_t)65536)

@@ -120,7 +120,7 @@ static void serve_drain(void)
 
 static void make_heap(void)
 {
-    struct mem_range range[BOOT_MAX_RANGES];
+    static struct mem_range range[BOOT_MAX_RANGES];
     u64 need = 0;
 
     for (unsigned i = 0; i < boot->ranges; i++)

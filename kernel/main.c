@@ -35,17 +35,16 @@ static u64 memory_enough(void)
            (knobs.nodes - 1) * ENOUGH_PER_NODE;
 }
 
-/* Ends a boot that cannot even say hello. */
-static NORETURN void refuse(const char *reason, u64 at_least)
+/* Ends a boot that cannot even say hello: there are `have` bytes of `what`, and it takes `need` at least. */
+static NORETURN void refuse_for(const char *reason, const char *what, u64 have, u64 need)
 {
-    u64 have = boot->memory_bytes, need = MAX(memory_enough(), at_least);
     char told[128];
 
     left_out_tell();
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
-    fmt(told, sizeof(told), "%s: %llu KiB usable, %llu KiB needed", reason,
-        (unsigned long long)have >> 10, (unsigned long long)need >> 10);
+    fmt(told, sizeof(told), "%s: %llu KiB %s, %llu KiB needed", reason,
+        (unsigned long long)have >> 10, what, (unsigned long long)need >> 10);
     telemetry_emergency_bye("refused", told);
     plat_exit(PLAT_EXIT_REFUSED);
 }
@@ -76,6 +75,29 @@ static void account_for_cpus(void)
         left_out(LEFT_OUT_cpus, wanted - boot->cpus, all, boot->cpus_why);
 }
 
+static NORETURN void refuse(const char *reason, u64 at_least)
+{
+    refuse_for(reason, "usable", boot->memory_bytes, MAX(memory_enough(), at_least));
+}
+
+/* The heap is there, and had no block of so many bytes, or of more. */
+static NORETURN void refuse_block(const char *what, u64 bytes)
+{
+    u64 block = PAGE_SIZE, free = heap_pages_free(kheap) << PAGE_SHIFT;
+    u64 largest = heap_largest_block(kheap);
+    char reason[80];
+
+    while (block < bytes)
+        block *= 2;
+    if (free < block) {
+        fmt(reason, sizeof(reason), "too little memory for %s", what);
+        refuse(reason, boot->memory_bytes + block - free);
+    }
+    /* Enough, but in pieces: what was not to be had is larger than the largest that was. */
+    fmt(reason, sizeof(reason), "no piece of memory is large enough for %s", what);
+    refuse_for(reason, "in one piece", largest, MAX(block, 2 * largest));
+}
+
 static void check_memory(void)
 {
     if (boot->memory_bytes < memory_enough())
@@ -84,7 +106,7 @@ static void check_memory(void)
 
 static void make_heap(void)
 {
-    struct mem_range range[BOOT_MAX_RANGES];
+    static struct mem_range range[BOOT_MAX_RANGES]; /* too large for a boot stack */
     u64 need = 0;
 
     for (unsigned i = 0; i < boot->ranges; i++)
@@ -103,7 +125,7 @@ static void *zeroed_pages(size_t bytes, const char *what)
         order++;
     p = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
     if (!p)
-        refuse(what, boot->memory_bytes + (PAGE_SIZE << order));
+        refuse_block(what, bytes);
     memset(p, 0, PAGE_SIZE << order);
     return p;
 }
@@ -111,13 +133,13 @@ static void *zeroed_pages(size_t bytes, const char *what)
 static void make_heap_cpus(unsigned limit)
 {
     if (!heap_cpus_init(kheap, limit))
-        refuse("too little memory for the heap's CPU rows", boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_block("the heap's CPU rows", PLAT_CPU_STRIDE * limit);
 }
 
 /* Returns how many run; boot->cpu[] has those that were left out behind them, and lab.c tells. */
 static unsigned start_cpus(unsigned limit)
 {
-    void *memory = zeroed_pages(machine_cpu_bytes() * limit, "too little memory for CPU stacks");
+    void *memory = zeroed_pages(machine_cpu_bytes() * limit, "CPU stacks");
     unsigned running = machine_start_cpus(boot, limit, memory);
 
     for (unsigned i = running; i < limit; i++) {
@@ -137,7 +159,7 @@ static void lab_thread(void *arg)
     if (knobs.selfcheck)
         sched_selftest();  /* nothing below could tell if a CPU took no interrupts, for one */
     if (!telemetry_init()) /* rings for the CPUs that really run */
-        refuse("too little memory for telemetry", boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_block("telemetry", PLAT_CPU_STRIDE);
     how = lab_run(boot); /* hello … bye */
     plat_exit(how);
 }
@@ -163,17 +185,16 @@ static void make_lock_rows(unsigned limit)
 {
     size_t bytes = lockstat_bytes(limit);
 
-    lockstat_init(&knobs, limit, zeroed_pages(bytes, "too little memory for lock rows"));
+    lockstat_init(&knobs, limit, zeroed_pages(bytes, "lock rows"));
 }
 
 static void make_threads(unsigned running)
 {
     if (!sched_cpus_init(running))
-        refuse("too little memory for idle threads", boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_block("idle threads", MACHINE_STACK_BYTES);
     run_init(running);
     if (!thread_create(0, lab_thread, NULL, "lab"))
-        refuse("too little memory for the laboratory's thread",
-               boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_block("the laboratory's thread", MACHINE_STACK_BYTES);
 }
 
 static void say_what_runs(unsigned running)

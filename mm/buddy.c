@@ -190,8 +190,6 @@ void buddy_init(struct buddy *b, struct frames *fs, u32 node, u64 first, u64 end
     b->node = node;
     b->first = first;
     b->end = end;
-    for (u64 i = first; i < end; i++)
-        fs->at[i].node = node;
     b->latency = NULL;
     b->row = boot_row;
     b->pages_free = 0;
@@ -209,8 +207,10 @@ void buddy_add(struct buddy *b, u64 first, u64 n)
 
     CHECK_VALUES(first >= b->first && end <= b->end, first, end);
     plat_poison(frame_address(b->frames, &b->frames->at[first]), n << PAGE_SHIFT);
-    for (u64 i = first; i < end; i++)
+    for (u64 i = first; i < end; i++) {
+        b->frames->at[i].node = b->node;
         frame_tag_store(&b->frames->at[i], FRAME_NONE);
+    }
     while (first < end) {
         unsigned k = MAX_ORDER;
         unsigned long flags;

@@ -26,8 +26,9 @@ struct mem_range {
     u64 pages;
 };
 
-/* Builds a heap from ranges (sorted, disjoint). Memory for descriptors is taken from the ranges. Returns
- * NULL if they are too small, for one heap or for so many nodes; *need then says how many bytes would do. */
+/* Builds a heap from ranges (sorted, disjoint), however far apart they are. Memory for descriptors is taken
+ * from them. Returns NULL if they are too small, for one heap or for so many nodes; *need then says how many
+ * bytes would do, which are more than they have. */
 struct heap *heap_init(const struct knobs *k, const struct mem_range *ranges, unsigned n,
                        u64 *need);
 /* Makes per-CPU rows and arrays for all CPUs. Until it returns every front end is bypassed. Called
@@ -150,6 +151,9 @@ const u64 *heap_cpu_row(const struct heap *h,
 unsigned heap_node_count(const struct heap *h);
 unsigned heap_cpu_node(const struct heap *h, unsigned cpu);
 u64 heap_pages_free(const struct heap *h); /* in all buddies, and parked */
+/* Bytes of the largest block that is free in a buddy, however much there is in all; 0: there is none. Boot,
+ * or a quiet point. */
+u64 heap_largest_block(const struct heap *h);
 /* Gauges into out[], at their counter's slot; the other slots are left alone. Racy sums of relaxed
  * loads: they are exact at rest. No lock is taken. */
 void cache_gauges(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS]);

@@ -161,6 +161,11 @@ static ALWAYS_INLINE void *frame_address(const struct frames *fs, const struct f
     return (void *)(fs->base + ((uintptr_t)(f - fs->at) << PAGE_SHIFT));
 }
 
+/* Frames first to end - 1, holes of some pages among them, have descriptors of their own. */
+struct span {
+    u64 first, end;
+};
+
 /* -- buddy -- */
 
 struct node_row { /* one node, one CPU */
@@ -536,6 +541,10 @@ struct heap {
     u32 nodes;             /* fixed after init */
     u8 cpu_node[MAX_CPUS]; /* fixed once the CPUs have rows; 0 before */
     struct buddy buddy[MAX_NODES];
+
+    struct span *span; /* fixed after init; sorted; the last may end behind the last frame */
+    u32 spans;
+    struct span all; /* the only one, where no hole is large */
 
     struct spinlock caches_lock;
     struct kmem_cache *cache[MAX_CACHES]; /* under caches_lock; entries never change once set */

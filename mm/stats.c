@@ -205,6 +205,28 @@ void cache_gauge_limits(const struct kmem_cache *c, u64 out[NR_CACHE_COUNTERS])
     out[CACHE_barn_partial] = c->heap->barn_partial ? c->heap->nodes : 0;
 }
 
+/* Descriptors of its frames; those of holes have no memory of their own. */
+static u64 node_descriptors(const struct heap *h, const struct buddy *b)
+{
+    u64 end = b->end == h->frames.count ? ~(u64)0 : b->end, sum = 0;
+
+    for (u32 i = 0; i < h->spans; i++) {
+        u64 from = MAX(h->span[i].first, b->first), to = MIN(h->span[i].end, end);
+
+        sum += to > from ? to - from : 0;
+    }
+    return sum;
+}
+
+u64 heap_largest_block(const struct heap *h)
+{
+    for (unsigned order = MAX_ORDER + 1; order-- > 0;)
+        for (unsigned node = 0; node < h->nodes; node++)
+            if (h->buddy[node].blocks[order])
+                return PAGE_SIZE << order;
+    return 0;
+}
+
 void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNTERS])
 {
     const struct buddy *b = &h->buddy[node];
@@ -213,7 +235,7 @@ void heap_node_gauges(const struct heap *h, unsigned node, u64 out[NR_NODE_COUNT
     out[NODE_pages_free] = counter_read(&b->pages_free) + out[NODE_pcp_pages];
     out[NODE_pages_total] = counter_read(&b->pages_total);
     out[NODE_pcp_bytes] = out[NODE_pcp_pages] * PAGE_SIZE;
-    out[NODE_descriptor_bytes] = (b->end - b->first) * sizeof(struct frame);
+    out[NODE_descriptor_bytes] = node_descriptors(h, b) * sizeof(struct frame);
 }
 
 u64 heap_pages_free(const struct heap *h)

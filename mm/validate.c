@@ -17,12 +17,13 @@ bool heap_fault_set(struct heap_fault *f, const char *what, const void *at,
     return false;
 }
 
-/* Steps over frames block by block: each must begin where the one before ended. */
-static bool frames_validate(struct heap *h, struct heap_fault *f)
+/* Steps over the frames of a span block by block: each must begin where the one before ended. */
+static bool span_validate(struct heap *h, const struct span *span, u64 *free, u64 *parked,
+                          struct heap_fault *f)
 {
-    u64 i = 0, free[MAX_NODES] = {0}, parked[MAX_NODES] = {0};
+    u64 i = span->first, end = MIN(span->end, h->frames.count);
 
-    while (i < h->frames.count) {
+    while (i < end) {
         struct frame *s = &h->frames.at[i];
         u64 tag = frame_tag_load(s);
         u64 pages = (u64)1 << tag_order(tag);
@@ -50,11 +51,36 @@ static bool frames_validate(struct heap *h, struct heap_fault *f)
             return heap_fault_set(f, "frames: a frame that belongs to no block",
                                   frame_address(&h->frames, s), NULL);
         }
-        if (tag_order(tag) > MAX_ORDER || (i & (pages - 1)) || i + pages > h->frames.count)
+        if (tag_order(tag) > MAX_ORDER || (i & (pages - 1)) || i + pages > end)
             return heap_fault_set(f, "frames: a misplaced block", frame_address(&h->frames, s),
                                   NULL);
         i += pages;
     }
+    return true;
+}
+
+/* The frames of a hole share one page of descriptors, which nobody may change. */
+static bool hole_validate(struct heap *h, u64 first, u64 end, struct heap_fault *f)
+{
+    end = MIN(MIN(end, h->frames.count), first + PAGE_SIZE / sizeof(struct frame));
+    for (u64 i = first; i < end; i++) {
+        const struct frame *s = &h->frames.at[i];
+
+        if (frame_tag_load(s) != FRAME_RESERVED)
+            return heap_fault_set(f, "frames: a frame in a hole that is not RESERVED",
+                                  frame_address(&h->frames, s), NULL);
+    }
+    return true;
+}
+
+static bool frames_validate(struct heap *h, struct heap_fault *f)
+{
+    u64 free[MAX_NODES] = {0}, parked[MAX_NODES] = {0}, before = 0;
+
+    for (u32 i = 0; i < h->spans; before = h->span[i++].end)
+        if (!hole_validate(h, before, h->span[i].first, f) ||
+            !span_validate(h, &h->span[i], free, parked, f))
+            return false;
     for (unsigned node = 0; node < h->nodes; node++) {
         if (free[node] != h->buddy[node].pages_free)
             return heap_fault_set(f, "frames: free blocks and the buddy's count differ",

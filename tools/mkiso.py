@@ -58,7 +58,7 @@ def tool(*names):
     sys.exit(f'mkiso.py: {names[0]} is not installed')
 
 
-def make(kernel, config, output):
+def make(kernel, config, output, modules=()):
     grub = grub_folder()
     with tempfile.TemporaryDirectory(dir=os.path.dirname(output) or '.') as work:
         root = os.path.join(work, 'root')
@@ -68,7 +68,7 @@ def make(kernel, config, output):
         shutil.copyfile(config, os.path.join(boot, 'grub.cfg'))
         core = os.path.join(work, 'core.img')
         run(tool('grub-mkimage', 'grub2-mkimage'), '-O', 'i386-pc', '-d', grub, '-p', '/boot/grub',
-            '-o', core, *MODULES)
+            '-o', core, *MODULES, *modules)
         with open(os.path.join(boot, 'eltorito.img'), 'wb') as out:
             for part in (os.path.join(grub, 'cdboot.img'), core):
                 with open(part, 'rb') as f:
@@ -92,8 +92,10 @@ def main(argv):
     parser.add_argument('--kernel', required=True)
     parser.add_argument('--config', required=True)
     parser.add_argument('--output', required=True)
+    parser.add_argument('--module', action='append', default=[],
+                        help='one more of GRUB\'s, for a configuration that needs it')
     args = parser.parse_args(argv)
-    make(args.kernel, args.config, args.output)
+    make(args.kernel, args.config, args.output, args.module)
     return 0
 
 

@@ -4,7 +4,9 @@
  *
  * Memory handed up is what the firmware lists as usable, less: the low 1 MiB (one page of it
  * becomes the trampoline), the kernel, the loader's information with the argument line in it,
- * symbol table and modules, and the page tables. These all stay in place and mapped.
+ * symbol table and modules, and the page tables. These all stay in place and mapped. Whatever else is
+ * lost of it, but for pages that are not usable in full, is told by left_out(): ranges that the table has
+ * no room for, memory above the direct map, and the firmware's tables, which could be had back.
  *
  * A machine without ACPI, or with a table that does not hold water, runs on its boot CPU alone. One with
  * more CPUs than there are numbers for, or with CPUs that cannot be addressed, runs without those. Both
@@ -16,6 +18,7 @@
 #include "multiboot2.h"
 
 #include "../../base/check.h"
+#include "../../base/leftout.h"
 #include "../../base/string.h"
 
 #define LOW_MEMORY     0x100000ul
@@ -27,17 +30,11 @@ NORETURN void boot_main(u32 mbi);
 
 static struct bootinfo info = {.platform = "x86_64"};
 static struct mb2_info mb;
-static struct phys_range ram[BOOT_MAX_RANGES], usable[BOOT_MAX_RANGES];
-/* What the loader's information reserves, and behind it what boot.c itself keeps. */
-static struct phys_range reserved[MB2_MAX_RESERVED + 32];
-static unsigned reserveds;
-
-static void reserve(u64 start, u64 end)
-{
-    reserved[reserveds++] =
-        (struct phys_range){round_down(start, (u64)PAGE_SIZE),
-                            end > ~(u64)0 - PAGE_SIZE ? end : round_up(end, (u64)PAGE_SIZE)};
-}
+/* What the direct map holds, and the part of it that is free. */
+static struct phys_range ram_table[BOOT_MAX_RANGES], usable_table[BOOT_MAX_RANGES];
+static struct range_set ram = {.at = ram_table, .max = BOOT_MAX_RANGES};
+static struct range_set usable = {.at = usable_table, .max = BOOT_MAX_RANGES};
+static u64 mbi_start, mbi_end;
 
 static void read_loader(u32 mbi)
 {
@@ -49,24 +46,71 @@ static void read_loader(u32 mbi)
     if (why)
         PANIC(PANIC_boot, why, mbi, bytes);
     info.args = mb.args;
+    mbi_start = mbi;
+    mbi_end = mbi + (u64)bytes;
+}
 
-    reserveds = mb2_reserved(&mb, reserved);
-    reserve(KERNEL_PHYS, phys_of(image_end));
-    reserve(mbi, mbi + (u64)bytes);
+/* Adds what is listed as usable between start and end, in whole pages. */
+static void add_listed(struct range_set *s, u64 start, u64 end)
+{
+    struct mb2_cursor at = {0};
+    struct phys_range r;
+    enum mb2_kind kind;
+
+    while (mb2_next(&mb, &at, &r, &kind))
+        if (kind == MB2_USABLE)
+            ranges_add(s, (struct phys_range){MAX(r.start, start), MIN(r.end, end)});
+    ranges_to_pages(s);
+}
+
+/* Cuts off what is listed as anything else, and where the kernel and what it was given lie. */
+static void cut_taken(struct range_set *s)
+{
+    struct mb2_cursor at = {0};
+    struct phys_range r;
+    enum mb2_kind kind;
+
+    while (mb2_next(&mb, &at, &r, &kind))
+        if (kind != MB2_USABLE)
+            ranges_cut(s, r);
+    ranges_cut(s, mb.symbols);
+    ranges_cut(s, mb.strings);
+    ranges_cut(s, (struct phys_range){KERNEL_PHYS, phys_of(image_end)});
+    ranges_cut(s, (struct phys_range){mbi_start, mbi_end});
+    ranges_to_pages(s);
+}
+
+/* Adds what the kernel goes on reading, whosever memory the map says that it is. */
+static void add_read(struct range_set *s, struct phys_range r)
+{
+    if (r.start < r.end)
+        ranges_add(s, (struct phys_range){round_down(r.start, (u64)PAGE_SIZE),
+                                          round_up(r.end, (u64)PAGE_SIZE)});
+}
+
+static u64 acpi_bytes(void)
+{
+    struct mb2_cursor at = {0};
+    struct phys_range r;
+    enum mb2_kind kind;
+    u64 sum = 0;
+
+    while (mb2_next(&mb, &at, &r, &kind))
+        if (kind == MB2_ACPI)
+            sum += r.end - r.start;
+    return sum;
 }
 
 /* The lowest free page that a start-up interrupt can name; page 0 is left to those who follow
  * NULL. */
 static u64 trampoline_page(void)
 {
-    unsigned before = reserveds;
-    struct phys_range low;
+    static struct phys_range table[64];
+    struct range_set low = {.at = table, .max = ARRAY_SIZE(table)};
 
-    reserve(0, PAGE_SIZE);
-    reserve(LOW_USABLE_END, ~(u64)0);
-    unsigned n = ranges_normalise(mb.usable, mb.usables, reserved, reserveds, &low, 1);
-    reserveds = before;
-    return n ? low.start : 0;
+    add_listed(&low, PAGE_SIZE, LOW_USABLE_END);
+    cut_taken(&low);
+    return low.n ? low.at[0].start : 0;
 }
 
 /* Wipes the part of a free range where boot loader and firmware may have run: they load themselves
@@ -85,25 +129,47 @@ static void wipe_loader(const struct phys_range *r)
     }
 }
 
+/* Says what `usable` lacks of what the firmware lists. */
+static void tell_left_out(u64 above)
+{
+    u64 dropped = ram.dropped + usable.dropped, acpi = acpi_bytes() & ~(u64)(PAGE_SIZE - 1);
+    u64 all = ranges_bytes(&usable) + dropped + above + acpi;
+
+    if (dropped)
+        left_out(LEFT_OUT_memory, dropped >> 10, all >> 10, "the smallest ranges");
+    if (above)
+        left_out(LEFT_OUT_memory_above, above >> 10, all >> 10, NULL);
+    if (acpi)
+        left_out(LEFT_OUT_memory_acpi, acpi >> 10, all >> 10, NULL);
+}
+
 static void read_memory(void)
 {
-    unsigned rams, usables;
+    u64 above;
 
     smp_init(trampoline_page());
-    rams = ranges_normalise(mb.usable, mb.usables, NULL, 0, ram, ARRAY_SIZE(ram));
-    reserve(0, LOW_MEMORY);
-    reserve(DIRECT_MAP_BYTES, ~(u64)0);
-    usables =
-        ranges_normalise(mb.usable, mb.usables, reserved, reserveds, usable, ARRAY_SIZE(usable));
-    paging_init(ram, rams, usable, usables);
+    add_listed(&ram, 0, ~(u64)0);
+    above = ranges_bytes(&ram);
+    ranges_cut(&ram, (struct phys_range){DIRECT_MAP_BYTES, ~(u64)0});
+    above -= ranges_bytes(&ram);
+    add_read(&ram, (struct phys_range){mbi_start, mbi_end});
+    add_read(&ram, mb.symbols);
+    add_read(&ram, mb.strings);
+    /* Of ram and nothing else: what is not mapped is not free. */
+    memcpy(usable.at, ram.at, ram.n * sizeof(*ram.at));
+    usable.n = ram.n;
+    cut_taken(&usable);
+    ranges_cut(&usable, (struct phys_range){0, LOW_MEMORY});
+    tell_left_out(above);
+    paging_init(ram.at, ram.n, usable.at, usable.n);
 
-    for (unsigned i = 0; i < usables; i++) {
-        u64 pages = (usable[i].end - usable[i].start) >> PAGE_SHIFT;
+    for (unsigned i = 0; i < usable.n; i++) {
+        u64 pages = (usable.at[i].end - usable.at[i].start) >> PAGE_SHIFT;
 
         if (!pages)
             continue;
-        wipe_loader(&usable[i]);
-        info.range[info.ranges++] = (struct boot_range){direct(usable[i].start), pages};
+        wipe_loader(&usable.at[i]);
+        info.range[info.ranges++] = (struct boot_range){direct(usable.at[i].start), pages};
         info.memory_bytes += pages << PAGE_SHIFT;
     }
 }

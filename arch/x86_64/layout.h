@@ -5,6 +5,8 @@
  *                       where RAM is
  *   0xffffc00000000000  stacks: a slot each, its low half never mapped (the guard); behind them
  *                       device registers
+ *   0xffffd00000000000  the heap's window: page descriptors, where memory has large holes (mm/heap.c);
+ *                       64 bytes for each page of the direct map, and some
  *   0xffffffff80000000  the kernel image, linked at + 1 MiB and loaded at physical 1 MiB; code and
  *                       constants read-only, data not executable, each in 2 MiB pages of its own
  *
@@ -23,6 +25,9 @@
 #define STACK_BYTES      0x4000 /* the high half of a slot */
 #define STACK_SLOTS      1024   /* the first MAX_CPUS for CPUs, the others for threads */
 #define DEVICE_WINDOW    0xffffc00002000000 /* behind all slots: single uncached pages */
+
+#define HEAP_WINDOW       0xffffd00000000000
+#define HEAP_WINDOW_BYTES (DIRECT_MAP_BYTES / 4096 * 64 + 0x100000000)
 
 /* What start.S maps before C runs, as the direct map and one to one. */
 #define BOOT_MAP_BYTES 0x100000000

@@ -1,5 +1,5 @@
-/* multiboot2.c: reads the information structure of a multiboot2 loader, and makes clean ranges out
- * of the memory map in it.
+/* multiboot2.c: reads the information structure of a multiboot2 loader, and keeps the sets of ranges
+ * that are made out of the memory map in it.
  *
  * The structure is a list of tags; unknown ones are skipped. Nothing in it is believed before it
  * was compared with the bytes at hand: a tag that is shorter than its own head, or ends past the
@@ -7,11 +7,15 @@
  * what they may mean: a range that wraps around ends at the top of memory, an empty one vanishes.
  *
  * Memory maps of real firmware are unsorted, overlap, and contradict themselves. Reserved wins over
- * usable, and a page that is not usable in full is not used.
+ * usable, and a page that is not usable in full is not used. They have as many entries as they like, and
+ * so have the modules: both are read where they are, one entry after the other, and nothing here has
+ * a table of them. What is made of them is a set, and a set's table has an end: it keeps the largest
+ * ranges, and says how many bytes it dropped.
  *
  * Locking: none. Contexts: boot; hosted tests. */
 #include "multiboot2.h"
 
+#include "../../base/guard.h"
 #include "../../base/string.h"
 
 enum mb2_tag {
@@ -25,7 +29,10 @@ enum mb2_tag {
 };
 
 #define TAG_HEAD        8u
+#define MEMORY_HEAD     16u /* of the memory map, before its entries */
+#define MEMORY_ENTRY    24u /* at least */
 #define MEMORY_USABLE   1u
+#define MEMORY_ACPI     3u
 #define SECTION_BYTES   64u
 #define SECTION_SYMBOLS 2u /* SHT_SYMTAB */
 
@@ -70,39 +77,21 @@ static const char *parse_args(const u8 *tag, size_t size, struct mb2_info *out)
     return NULL;
 }
 
-static const char *parse_module(const u8 *tag, size_t size, struct mb2_info *out)
+static const char *parse_module(const u8 *tag, size_t size)
 {
     if (size < 16)
         return "a module tag is too short";
-    u64 start = get32(tag + 8), end = get32(tag + 12);
-
-    if (end < start)
+    if (get32(tag + 12) < get32(tag + 8))
         return "a module ends before it starts";
-    if (out->modules == MB2_MAX_MODULES)
-        return "too many modules";
-    out->module[out->modules++] = (struct phys_range){start, end};
     return NULL;
 }
 
-static const char *parse_memory(const u8 *tag, size_t size, struct mb2_info *out)
+static const char *parse_memory(const u8 *tag, size_t size)
 {
     if (size < 16)
         return "the memory map is too short";
-    size_t step = get32(tag + 8);
-
-    if (step < 24)
+    if (get32(tag + 8) < MEMORY_ENTRY)
         return "the memory map's entries are too short";
-    for (size_t at = 16; at + 24 <= size && size - at >= step; at += step) {
-        struct phys_range r = range_of(get64(tag + at), get64(tag + at + 8));
-        bool usable = get32(tag + at + 16) == MEMORY_USABLE;
-        unsigned *n = usable ? &out->usables : &out->reserveds;
-
-        if (r.start == r.end)
-            continue;
-        if (*n == MB2_MAX_RANGES)
-            return "the memory map has too many entries";
-        (usable ? out->usable : out->reserved)[(*n)++] = r;
-    }
     return NULL;
 }
 
@@ -153,9 +142,9 @@ static const char *parse_tag(u32 type, const u8 *tag, size_t size, struct mb2_in
     case TAG_ARGS:
         return parse_args(tag, size, out);
     case TAG_MODULE:
-        return parse_module(tag, size, out);
+        return parse_module(tag, size);
     case TAG_MEMORY:
-        return parse_memory(tag, size, out);
+        return parse_memory(tag, size);
     case TAG_SECTIONS:
         return parse_sections(tag, size, out);
     case TAG_RSDP_OLD:
@@ -172,6 +161,7 @@ const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out)
 
     memset(out, 0, sizeof(*out));
     out->args = "";
+    out->tags = p;
     if (size < 8)
         return "the structure is too short for its head";
     size_t total = get32(p), at = 8;
@@ -196,93 +186,171 @@ const char *mb2_parse(const void *buffer, size_t size, struct mb2_info *out)
     return "the list of tags has no end";
 }
 
-unsigned mb2_reserved(const struct mb2_info *info, struct phys_range out[MB2_MAX_RESERVED])
-{
-    unsigned n = 0;
+/* -- what the loader lists -- */
 
-    for (unsigned i = 0; i < info->reserveds; i++)
-        out[n++] = info->reserved[i];
-    for (unsigned i = 0; i < info->modules; i++)
-        out[n++] = info->module[i];
-    out[n++] = info->symbols;
-    out[n++] = info->strings;
-    return n;
+/* One entry of the memory map, or false past its last. */
+static bool memory_entry(const u8 *tag, size_t entry, struct phys_range *out, enum mb2_kind *kind)
+{
+    size_t size = get32(tag + 4), step = get32(tag + 8), at = MEMORY_HEAD + entry * step;
+
+    if (at > size || size - at < step)
+        return false;
+    u32 type = get32(tag + at + 16);
+    *out = range_of(get64(tag + at), get64(tag + at + 8));
+    *kind = type == MEMORY_USABLE ? MB2_USABLE : type == MEMORY_ACPI ? MB2_ACPI : MB2_RESERVED;
+    return true;
 }
 
-/* -- ranges: every boundary is an edge; between two edges nothing changes -- */
-
-struct edge {
-    u64 at;
-    i32 usable, reserved; /* what opens (1) or closes (-1) here */
-};
-
-static void edge_add(struct edge *e, unsigned *n, u64 at, i32 usable, i32 reserved)
+static bool tag_entry(const u8 *tag, size_t entry, struct phys_range *out, enum mb2_kind *kind)
 {
-    unsigned i = (*n)++;
-
-    for (; i > 0 && e[i - 1].at > at; i--)
-        e[i] = e[i - 1];
-    e[i] = (struct edge){at, usable, reserved};
+    switch (get32(tag)) {
+    case TAG_MEMORY:
+        return memory_entry(tag, entry, out, kind);
+    case TAG_MODULE:
+        *out = (struct phys_range){get32(tag + 8), get32(tag + 12)};
+        *kind = MB2_MODULE;
+        return entry == 0;
+    default:
+        return false;
+    }
 }
 
-static void emit(struct phys_range r, struct phys_range *out, unsigned *n, unsigned max)
+bool mb2_next(const struct mb2_info *info, struct mb2_cursor *at, struct phys_range *out,
+              enum mb2_kind *kind)
+{
+    if (!at->tag)
+        at->tag = 8;
+    while (get32(info->tags + at->tag) != TAG_END) {
+        const u8 *tag = info->tags + at->tag;
+
+        while (tag_entry(tag, at->entry, out, kind)) {
+            at->entry++;
+            if (out->start < out->end)
+                return true;
+        }
+        at->tag += round_up((size_t)get32(tag + 4), (size_t)8);
+        at->entry = 0;
+    }
+    return false;
+}
+
+/* -- sets of ranges -- */
+
+static u64 length(const struct phys_range *r)
+{
+    return r->end - r->start;
+}
+
+/* The first range that ends at or behind `address`, s->n if none does. */
+static unsigned first_reaching(const struct range_set *s, u64 address)
+{
+    unsigned low = 0, high = s->n;
+
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+
+        if (s->at[middle].end < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void take_out(struct range_set *s, unsigned i, unsigned n)
+{
+    for (unsigned k = i; k + n < s->n; k++)
+        s->at[k] = s->at[k + n];
+    s->n -= n;
+}
+
+/* Makes room by dropping the smallest, if that is smaller than r. *i, where r would go, moves with it. */
+static bool drop_smallest(struct range_set *s, const struct phys_range *r, unsigned *i)
 {
     unsigned smallest = 0;
 
-    r.start = r.start > ~(u64)0 - PAGE_SIZE ? r.end : round_up(r.start, (u64)PAGE_SIZE);
-    r.end = round_down(r.end, (u64)PAGE_SIZE);
-    if (r.start >= r.end || max == 0)
-        return;
-    if (*n == max) {
-        for (unsigned i = 1; i < max; i++)
-            if (out[i].end - out[i].start < out[smallest].end - out[smallest].start)
-                smallest = i;
-        if (out[smallest].end - out[smallest].start >= r.end - r.start)
-            return;
-        for (unsigned i = smallest; i + 1 < max; i++)
-            out[i] = out[i + 1];
-        (*n)--;
+    for (unsigned k = 1; k < s->n; k++)
+        if (length(&s->at[k]) < length(&s->at[smallest]))
+            smallest = k;
+    if (!s->n || GUARD(70, length(&s->at[smallest]) >= length(r))) {
+        s->dropped += length(r);
+        return false;
     }
-    out[(*n)++] = r;
+    s->dropped += length(&s->at[smallest]);
+    take_out(s, smallest, 1);
+    *i -= smallest < *i;
+    return true;
 }
 
-unsigned ranges_normalise(const struct phys_range *usable, unsigned usables,
-                          const struct phys_range *reserved, unsigned reserveds,
-                          struct phys_range *out, unsigned max)
+static void put_in(struct range_set *s, unsigned i, struct phys_range r)
 {
-    /* Boot only, one caller: too large for a boot stack. Room for both lists and some more. */
-    static struct edge edges[2 * (2 * MB2_MAX_RANGES + 64)];
-    unsigned edge_count = 0, n = 0;
-    i32 in_usable = 0, in_reserved = 0;
-    u64 start = 0;
-    bool open = false;
+    if (s->n == s->max && !drop_smallest(s, &r, &i))
+        return;
+    for (unsigned k = s->n++; k > i; k--)
+        s->at[k] = s->at[k - 1];
+    s->at[i] = r;
+}
 
-    if (usables > MB2_MAX_RANGES || reserveds > MB2_MAX_RANGES + 64)
-        return 0;
-    for (unsigned i = 0; i < usables; i++) {
-        if (usable[i].start >= usable[i].end)
-            continue;
-        edge_add(edges, &edge_count, usable[i].start, 1, 0);
-        edge_add(edges, &edge_count, usable[i].end, -1, 0);
+void ranges_add(struct range_set *s, struct phys_range r)
+{
+    unsigned i = first_reaching(s, r.start), k = i;
+
+    if (r.start >= r.end)
+        return;
+    for (; k < s->n && s->at[k].start <= r.end; k++) {
+        r.start = MIN(r.start, s->at[k].start);
+        r.end = MAX(r.end, s->at[k].end);
     }
-    for (unsigned i = 0; i < reserveds; i++) {
-        if (reserved[i].start >= reserved[i].end)
-            continue;
-        edge_add(edges, &edge_count, reserved[i].start, 0, 1);
-        edge_add(edges, &edge_count, reserved[i].end, 0, -1);
+    if (k == i) {
+        put_in(s, i, r);
+    } else {
+        s->at[i] = r;
+        take_out(s, i + 1, k - i - 1);
     }
-    for (unsigned i = 0; i < edge_count; i++) {
-        in_usable += edges[i].usable;
-        in_reserved += edges[i].reserved;
-        if (i + 1 < edge_count && edges[i + 1].at == edges[i].at)
-            continue;
-        bool free = in_usable > 0 && in_reserved == 0;
-        if (free == open)
-            continue;
-        if (open)
-            emit((struct phys_range){start, edges[i].at}, out, &n, max);
-        start = edges[i].at;
-        open = free;
+}
+
+void ranges_cut(struct range_set *s, struct phys_range r)
+{
+    unsigned i = first_reaching(s, r.start);
+
+    if (r.start >= r.end)
+        return;
+    while (i < s->n && s->at[i].start < r.end) {
+        struct phys_range *have = &s->at[i], behind = {r.end, have->end};
+
+        if (have->start < r.start) {
+            have->end = MIN(have->end, r.start);
+            i++;
+            if (behind.start < behind.end)
+                put_in(s, i, behind);
+        } else if (behind.start < behind.end) {
+            have->start = behind.start;
+        } else {
+            take_out(s, i, 1);
+        }
     }
-    return n;
+}
+
+void ranges_to_pages(struct range_set *s)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < s->n; i++) {
+        struct phys_range r = s->at[i];
+
+        r.start = r.start > ~(u64)0 - PAGE_SIZE ? r.end : round_up(r.start, (u64)PAGE_SIZE);
+        r.end = round_down(r.end, (u64)PAGE_SIZE);
+        if (r.start < r.end)
+            s->at[n++] = r;
+    }
+    s->n = n;
+}
+
+u64 ranges_bytes(const struct range_set *s)
+{
+    u64 sum = 0;
+
+    for (unsigned i = 0; i < s->n; i++)
+        sum += length(&s->at[i]);
+    return sum;
 }

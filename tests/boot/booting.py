@@ -69,16 +69,17 @@ def read(folder, shared_line=False):
 
 
 def boot(folder, args, cpus=2, memory='512M', topology='', chipset='q35', timeout=60.0, variant='release',
-         kind='tcg', shared_line=False, extra=()):
-    """Boots build/<variant>. args None: no argument string is passed at all. extra: options of QEMU's, such as -cpu."""
+         kind='tcg', shared_line=False, extra=(), iso=None):
+    """Boots build/<variant>. args None: no argument string is passed at all. extra: options of QEMU's, such as -cpu.
+    iso: another image than the build's."""
     machine = base.Machine(kind=kind, requested=kind, cpus=cpus, memory=memory, timeout=timeout,
                            topology=topology)
     if kind == 'host':
         image = base.Image(elf=BUILD / variant / 'hayloft-host', iso=None, checksum='', hosted=True)
         running = host.start(machine, image, args, folder)
     else:
-        image = base.Image(elf=BUILD / variant / 'kernel.elf', iso=BUILD / variant / 'hayloft.iso', checksum='',
-                           hosted=False)
+        image = base.Image(elf=BUILD / variant / 'kernel.elf', iso=iso or BUILD / variant / 'hayloft.iso',
+                           checksum='', hosted=False)
         running = qemu.start(machine, image, args, folder, chipset=chipset, extra=extra)
     done = running.wait()
     records, faults, text = read(folder, shared_line)

@@ -48,12 +48,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size % 8 == 0)
         memcpy(copy + size - 8, end, sizeof(end));
     if (!mb2_parse(copy, size, &info)) {
-        unsigned n = ranges_normalise(info.usable, info.usables, info.reserved, info.reserveds, out,
-                                      ARRAY_SIZE(out));
+        struct range_set s = {.at = out, .max = ARRAY_SIZE(out)};
 
-        must(n <= ARRAY_SIZE(out));
+        for (unsigned cut = 0; cut < 2; cut++) {
+            struct mb2_cursor at = {0};
+            struct phys_range r;
+            enum mb2_kind kind;
+
+            while (mb2_next(&info, &at, &r, &kind)) {
+                must(r.start < r.end);
+                if ((kind != MB2_USABLE) == cut)
+                    (cut ? ranges_cut : ranges_add)(&s, r);
+                must(s.n <= ARRAY_SIZE(out));
+            }
+        }
+        ranges_to_pages(&s);
         must(strlen(info.args) < size);
-        for (unsigned i = 0; i < n; i++) {
+        for (unsigned i = 0; i < s.n; i++) {
             must(out[i].start < out[i].end);
             must((out[i].start | out[i].end) % PAGE_SIZE == 0);
             must(i == 0 || out[i - 1].end < out[i].start);

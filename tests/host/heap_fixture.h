@@ -55,6 +55,7 @@ static inline void heap_delete(struct test_heap *t)
     for (unsigned i = 0; i < t->h->nodes; i++)
         spin_destroy(&t->h->buddy[i].lock);
     spin_destroy(&t->h->caches_lock);
+    host_window_close(t->h);
     plat_unpoison(t->memory, t->bytes);
     munmap(t->memory, t->bytes);
 }

@@ -11,8 +11,10 @@ static const u8 real[] = {
 };
 
 /* -- a structure in the making -- */
+#define MADE_RANGES 6000u /* in a list of which no table's end may be noticed */
+
 static struct {
-    u8 bytes[65536] ALIGNED(8);
+    u8 bytes[8 + MADE_RANGES * 32] ALIGNED(8);
     size_t n;
 } made;
 
@@ -65,19 +67,72 @@ static const char *parse_copy(const void *bytes, size_t n)
 
 static struct mb2_info info;
 
+/* What is listed, by kind. */
+static struct phys_range listed[MADE_RANGES];
+static enum mb2_kind kinds[MADE_RANGES];
+
+static unsigned list(void)
+{
+    struct mb2_cursor at = {0};
+    unsigned n = 0;
+
+    while (n < MADE_RANGES && mb2_next(&info, &at, &listed[n], &kinds[n]))
+        n++;
+    return n;
+}
+
+static unsigned count(enum mb2_kind kind)
+{
+    unsigned n = 0;
+
+    for (unsigned i = list(); i-- > 0;)
+        n += kinds[i] == kind;
+    return n;
+}
+
+/* Into a set with room for max; returns how many ranges there are. */
+static unsigned normalise(const struct phys_range *usable, unsigned usables,
+                          const struct phys_range *reserved, unsigned reserveds,
+                          struct phys_range *out, unsigned max)
+{
+    struct range_set s = {.at = out, .max = max};
+
+    for (unsigned i = 0; i < usables; i++)
+        ranges_add(&s, usable[i]);
+    for (unsigned i = 0; i < reserveds; i++)
+        ranges_cut(&s, reserved[i]);
+    ranges_to_pages(&s);
+    return s.n;
+}
+
+/* The same of all that is listed. */
+static struct range_set listed_set(struct phys_range *out, unsigned max)
+{
+    struct range_set s = {.at = out, .max = max};
+    unsigned n = list();
+
+    for (unsigned i = 0; i < n; i++)
+        if (kinds[i] == MB2_USABLE)
+            ranges_add(&s, listed[i]);
+    for (unsigned i = 0; i < n; i++)
+        if (kinds[i] != MB2_USABLE)
+            ranges_cut(&s, listed[i]);
+    ranges_to_pages(&s);
+    return s;
+}
+
 TEST(real_hand_over)
 {
     REQUIRE(mb2_parse(real, sizeof(real), &info) == NULL);
     EXPECT_STR(info.args, "selfcheck=0 front=bounded tests=malloc/*");
     EXPECT_EQ(info.rsdp_bytes, 20);
     EXPECT_MEM(info.rsdp, "RSD PTR ", 8);
-    EXPECT_EQ(info.modules, 0);
+    EXPECT_EQ(count(MB2_MODULE), 0);
     EXPECT_GT(info.symbols.end, info.symbols.start);
     EXPECT_GT(info.strings.end, info.strings.start);
 
     struct phys_range r[8];
-    unsigned n = ranges_normalise(info.usable, info.usables, info.reserved, info.reserveds, r, 8);
-    REQUIRE(n == 3);
+    REQUIRE(listed_set(r, 8).n == 3);
     EXPECT_EQ(r[0].start, 0);
     EXPECT_EQ(r[0].end, 0x9f000);
     EXPECT_EQ(r[1].start, 0x100000);
@@ -186,20 +241,22 @@ TEST(memory_map_entries)
     static const struct {
         u64 base, bytes;
         u32 type;
-    } list[] = {{0x1000, 0x2000, 1}, {0x5000, 0, 1}, {~(u64)0xfff, 0x10000, 2}, {0x9000, 0x10, 5}};
-    for (unsigned i = 0; i < ARRAY_SIZE(list); i++) {
-        put64(list[i].base);
-        put64(list[i].bytes);
-        put32(list[i].type);
+    } map[] = {{0x1000, 0x2000, 1}, {0x5000, 0, 1}, {~(u64)0xfff, 0x10000, 3}, {0x9000, 0x10, 5}};
+    for (unsigned i = 0; i < ARRAY_SIZE(map); i++) {
+        put64(map[i].base);
+        put64(map[i].bytes);
+        put32(map[i].type);
         put32(0);
         put64(0xdeadbeef);
     }
     EXPECT_NULL(end(&info));
-    EXPECT_EQ(info.usables, 1);
-    EXPECT_EQ(info.usable[0].end, 0x3000);
-    REQUIRE(info.reserveds == 2);
-    EXPECT_EQ(info.reserved[0].end, ~(u64)0); /* wraps: ends at the top */
-    EXPECT_EQ(info.reserved[1].start, 0x9000);
+    REQUIRE(list() == 3); /* an empty one vanishes */
+    EXPECT_EQ(kinds[0], MB2_USABLE);
+    EXPECT_EQ(listed[0].end, 0x3000);
+    EXPECT_EQ(kinds[1], MB2_ACPI);
+    EXPECT_EQ(listed[1].end, ~(u64)0); /* wraps: ends at the top */
+    EXPECT_EQ(kinds[2], MB2_RESERVED);
+    EXPECT_EQ(listed[2].start, 0x9000);
 
     begin();
     tag(6, 16 + 16);
@@ -209,21 +266,71 @@ TEST(memory_map_entries)
     EXPECT(end(&info) != NULL);
 }
 
-TEST(too_many_entries_are_refused_not_forgotten)
+static void map_begin(unsigned entries)
 {
-    for (unsigned n = MB2_MAX_RANGES; n <= MB2_MAX_RANGES + 1; n++) {
-        begin();
-        tag(6, 16 + n * 24);
-        put32(24);
-        put32(0);
-        for (unsigned i = 0; i < n; i++) {
-            put64(i * 0x10000);
-            put64(0x1000);
-            put32(2);
-            put32(0);
+    tag(6, 16 + entries * 24);
+    put32(24);
+    put32(0);
+}
+
+static void map_entry(u64 base, u64 bytes, u32 type)
+{
+    put64(base);
+    put64(bytes);
+    put32(type);
+    put32(0);
+}
+
+/* Every second page is usable, and the list as long as it likes. */
+TEST(a_map_has_as_many_entries_as_it_likes)
+{
+    static const unsigned lengths[] = {300, 500, 4 * 1024, MADE_RANGES - 2};
+    static struct phys_range out[MADE_RANGES];
+
+    for (unsigned k = 0; k < ARRAY_SIZE(lengths); k++) {
+        for (unsigned order = 0; order < 3; order++) { /* upwards, downwards, and inside out */
+            unsigned n = lengths[k];
+
+            begin();
+            map_begin(n);
+            for (unsigned i = 0; i < n; i++) {
+                unsigned at = order == 0 ? i : order == 1 ? n - 1 - i : i % 2 ? i : n - 1 - i;
+
+                if (order == 2 && n % 2)
+                    at = i;
+                map_entry(at * 0x1000ul, 0x1000, at % 2 ? 1 : 2);
+            }
+            REQUIRE(end(&info) == NULL);
+            EXPECT_EQ(list(), n);
+            REQUIRE(listed_set(out, n).n == n / 2);
+            for (unsigned i = 0; i < n / 2; i++)
+                EXPECT_EQ(out[i].start, i * 0x2000ul + 0x1000);
         }
-        EXPECT_EQ(end(&info) == NULL, n == MB2_MAX_RANGES);
     }
+}
+
+/* One entry is usable, all others reserve a page of it. */
+TEST(a_set_cut_into_more_pieces_than_it_has_room_for_says_what_it_dropped)
+{
+    struct phys_range out[100];
+    struct range_set s;
+
+    begin();
+    map_begin(2001);
+    map_entry(0, 2000 * 0x10000ul, 1);
+    for (unsigned i = 0; i < 2000; i++) /* pieces of 1 to 15 pages behind each other */
+        map_entry(i * 0x10000ul, 0x1000 + i % 15 * 0x1000, 2);
+    REQUIRE(end(&info) == NULL);
+    s = listed_set(out, ARRAY_SIZE(out));
+    u64 all = 0;
+    for (unsigned i = 0; i < 2000; i++)
+        all += 0xf000 - i % 15 * 0x1000;
+    EXPECT_EQ(s.n, ARRAY_SIZE(out));
+    EXPECT_EQ(ranges_bytes(&s) + s.dropped, all);
+    unsigned largest = 0; /* there are 134 of them; the last cuts meet nobody to be compared with */
+    for (unsigned i = 0; i < s.n; i++)
+        largest += out[i].end - out[i].start == 0xf000;
+    EXPECT_GE(largest, ARRAY_SIZE(out) - 2);
 }
 
 TEST(modules)
@@ -234,8 +341,9 @@ TEST(modules)
     put32(0x201000);
     made.n += 1;
     EXPECT_NULL(end(&info));
-    REQUIRE(info.modules == 1);
-    EXPECT_EQ(info.module[0].end, 0x201000);
+    REQUIRE(list() == 1);
+    EXPECT_EQ(kinds[0], MB2_MODULE);
+    EXPECT_EQ(listed[0].end, 0x201000);
 
     begin();
     tag(3, 17);
@@ -243,14 +351,6 @@ TEST(modules)
     put32(0x200000);
     made.n += 1;
     EXPECT(end(&info) != NULL);
-}
-
-static void map_entry(u64 base, u64 bytes, u32 type)
-{
-    put64(base);
-    put64(bytes);
-    put32(type);
-    put32(0);
 }
 
 static void module(u32 start, u32 end_)
@@ -264,7 +364,6 @@ static void module(u32 start, u32 end_)
 /* The whole way, from a hand-over that has every fault a memory map is known to have. */
 TEST(worst_memory_map_with_modules_that_share_pages)
 {
-    static struct phys_range kept[MB2_MAX_RESERVED];
     struct phys_range out[8];
 
     begin();
@@ -286,10 +385,7 @@ TEST(worst_memory_map_with_modules_that_share_pages)
     map_entry(0x600800, 0x1000, 1); /* holds no whole page */
     map_entry(~(u64)0xffff, ~(u64)0, 2);
     REQUIRE(end(&info) == NULL);
-    unsigned keeps = mb2_reserved(&info, kept);
-    unsigned n = ranges_normalise(info.usable, info.usables, kept, keeps, out, 8);
-
-    REQUIRE(n == 3);
+    REQUIRE(listed_set(out, 8).n == 3);
     EXPECT_EQ(out[0].start, 0x100000);
     EXPECT_EQ(out[0].end, 0x200000);
     EXPECT_EQ(out[1].start, 0x202000);
@@ -298,35 +394,29 @@ TEST(worst_memory_map_with_modules_that_share_pages)
     EXPECT_EQ(out[2].end, 0x380000);
 }
 
-TEST(most_modules_and_most_reserved_ranges_at_once)
+TEST(many_modules_and_many_reserved_ranges_at_once)
 {
-    static struct phys_range kept[MB2_MAX_RESERVED];
-    struct phys_range out[MB2_MAX_MODULES + 2];
+    static struct phys_range out[1000];
+    const unsigned n = ARRAY_SIZE(out);
 
     begin();
-    for (unsigned i = 0; i < MB2_MAX_MODULES; i++)
+    for (unsigned i = 0; i < n; i++)
         module(0x1000000 + i * 0x4000, 0x1000000 + i * 0x4000 + 1);
-    tag(6, 16 + (MB2_MAX_RANGES + 1) * 24);
-    put32(24);
-    put32(0);
-    map_entry(0x1000000, MB2_MAX_MODULES * 0x4000, 1);
-    for (unsigned i = 0; i < MB2_MAX_RANGES; i++)
-        map_entry(0x1000000 + MB2_MAX_MODULES * 0x4000 - 0x1000, 0x1000 + i, 3);
+    map_begin(n + 1);
+    map_entry(0x1000000, n * 0x4000, 1);
+    for (unsigned i = 0; i < n; i++)
+        map_entry(0x1000000 + n * 0x4000 - 0x1000, 0x1000 + i, 3);
     REQUIRE(end(&info) == NULL);
-    REQUIRE(mb2_reserved(&info, kept) == MB2_MAX_RESERVED);
-    unsigned n =
-        ranges_normalise(info.usable, info.usables, kept, MB2_MAX_RESERVED, out, ARRAY_SIZE(out));
+    EXPECT_EQ(count(MB2_MODULE), n);
+    EXPECT_EQ(count(MB2_ACPI), n);
+    struct range_set s = listed_set(out, n);
 
-    REQUIRE(n ==
-            MB2_MAX_MODULES); /* a module a page, three pages behind it; the last of all is off */
+    REQUIRE(s.n == n); /* a module a page, three pages behind it; the last of all is off */
+    EXPECT_EQ(s.dropped, 0);
     for (unsigned i = 0; i < n; i++) {
         EXPECT_EQ(out[i].start, 0x1001000 + i * 0x4000);
         EXPECT_EQ(out[i].end, 0x1004000 + i * 0x4000 - (i == n - 1 ? 0x1000 : 0));
     }
-    begin();
-    for (unsigned i = 0; i <= MB2_MAX_MODULES; i++)
-        module(0x1000000, 0x1000001);
-    EXPECT(end(&info) != NULL);
 }
 
 TEST(section_headers)
@@ -375,7 +465,7 @@ TEST(page_fragments)
     static const struct phys_range reserved[] = {{0x4800, 0x4801}};
     struct phys_range out[4];
 
-    REQUIRE(ranges_normalise(usable, ARRAY_SIZE(usable), reserved, 1, out, 4) == 2);
+    REQUIRE(normalise(usable, ARRAY_SIZE(usable), reserved, 1, out, 4) == 2);
     EXPECT_EQ(out[0].start, 0x3000);
     EXPECT_EQ(out[0].end, 0x4000);
     EXPECT_EQ(out[1].start, 0x5000);
@@ -388,22 +478,32 @@ TEST(top_of_memory)
     static const struct phys_range reserved[] = {{0x3000, ~(u64)0}};
     struct phys_range out[2];
 
-    REQUIRE(ranges_normalise(usable, 2, reserved, 1, out, 2) == 1);
+    REQUIRE(normalise(usable, 2, reserved, 1, out, 2) == 1);
     EXPECT_EQ(out[0].end, 0x3000);
-    EXPECT_EQ(ranges_normalise(usable + 1, 1, NULL, 0, out, 2), 0);
+    EXPECT_EQ(normalise(usable + 1, 1, NULL, 0, out, 2), 0);
 }
 
 TEST(largest_ranges_stay)
 {
-    struct phys_range usable[6], out[3];
     static const unsigned pages[] = {3, 1, 9, 2, 7, 4};
+    struct phys_range out[3];
+    struct range_set s = {.at = out, .max = 3};
 
     for (unsigned i = 0; i < 6; i++)
-        usable[i] = (struct phys_range){i * 0x100000, i * 0x100000 + pages[i] * PAGE_SIZE};
-    REQUIRE(ranges_normalise(usable, 6, NULL, 0, out, 3) == 3);
+        ranges_add(&s, (struct phys_range){i * 0x100000, i * 0x100000 + pages[i] * PAGE_SIZE});
+    REQUIRE(s.n == 3);
     EXPECT_EQ(out[0].start, 0x200000);
     EXPECT_EQ(out[1].start, 0x400000);
     EXPECT_EQ(out[2].start, 0x500000);
+    EXPECT_EQ(s.dropped, 6 * PAGE_SIZE);
+    ranges_add(&s, (struct phys_range){0, 2 * PAGE_SIZE}); /* smaller than all: dropped itself */
+    REQUIRE(s.n == 3);
+    EXPECT_EQ(out[0].start, 0x200000);
+    EXPECT_EQ(s.dropped, 8 * PAGE_SIZE);
+    ranges_cut(&s, (struct phys_range){0x204000, 0x205000}); /* in two, 4 and 4: one too many */
+    REQUIRE(s.n == 3);
+    EXPECT_EQ(out[0].end - out[0].start, 4 * PAGE_SIZE);
+    EXPECT_EQ(ranges_bytes(&s) + s.dropped, (9 - 1 + 7 + 4 + 8) * PAGE_SIZE);
 }
 
 /* 64 pages; a page is in the result if every byte of it is usable and none reserved. Byte ends
@@ -446,7 +546,7 @@ TEST(normalisation_against_a_model)
     for (unsigned round = 0; round < test_scale(5000); round++) {
         struct phys_range u[8], r[6], out[MODEL_PAGES];
         unsigned us = random_ranges(&random, u, 8), rs = random_ranges(&random, r, 6);
-        unsigned n = ranges_normalise(u, us, r, rs, out, MODEL_PAGES), at = 0;
+        unsigned n = normalise(u, us, r, rs, out, MODEL_PAGES), at = 0;
 
         for (unsigned i = 0; i < n; i++) {
             EXPECT_LT(out[i].start, out[i].end);
