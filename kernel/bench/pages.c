@@ -16,14 +16,15 @@ void pages_run(const struct bench_test *test, struct bench_round *round, struct 
             void *p = alloc_pages(kheap, order);
 
             if (unlikely(!p)) {
-                me->short_of_memory = true;
-                bench_stop(me);
-                return;
+                bench_short(me, PAGE_SIZE << order);
+                me->operations += i;
+                goto out;
             }
             bench_touch(p, PAGE_SIZE);
             free_pages(kheap, p, order);
         }
     } while (bench_more(round, me));
+out:
     bench_stop(me);
     me->allocs = me->operations;
     me->frees = me->operations;
