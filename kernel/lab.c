@@ -23,6 +23,8 @@
 #include "../base/fmt.h"
 #include "../base/string.h"
 
+#define REST_NS 50000000u /* before each round */
+
 static char reason[200]; /* of the first failure; "" while all is well */
 
 PRINTF(1, 2) static bool fail(const char *format, ...)
@@ -305,6 +307,7 @@ static bool run_round(u64 round, unsigned *left)
         if (!runs(id))
             continue;
         heap_maintain(kheap);
+        plat_sleep_ns(REST_NS);
         end = bench_round_run(&bench_tests[id], id, round);
         if (end.how == BENCH_WRONG)
             return fail("%s: %s", bench_tests[id].name, end.why);

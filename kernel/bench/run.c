@@ -1,7 +1,7 @@
-/* run.c: one round of one workload, measured: rest, warm-up, the timed section, and the books. How a
+/* run.c: one round of one workload, measured: warm-up, the timed section, and the books. How a
  * round runs on its CPUs is round.c's.
  *
- * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
+ * The order, and why: all CPUs have rested (lab.c), so that whoever watches was served; then a warm-up, which
  * fills the CPU's caches and the allocator's arrays; then, when no callback is left, the full sample and the
  * begin record are made and have left, so that the timed section starts with empty rings; then the timed section,
  * with the yardstick before and after it.
@@ -18,7 +18,6 @@
 #include "../../base/guard.h"
 #include "../../base/string.h"
 
-#define REST_NS      50000000u
 #define WARM_UP_MS   10u
 #define WARM_UP_OPS  1000u
 #define YARDSTICK_MS 5u /* or a tenth of the round, if that is less */
@@ -289,7 +288,6 @@ struct bench_end bench_round_run(const struct bench_test *test, unsigned id, u64
     struct bench_round *round;
     const char *why, *left = NULL;
 
-    plat_sleep_ns(REST_NS);
     why = open_unseen(test, &round);
     if (!why) {
         why = warm_up(round);
