@@ -57,6 +57,8 @@ class Header(Panel):
         losses = ""
         if boot is not None and (boot.lost or boot.damaged):
             losses = f"{boot.lost:,} records lost, {boot.damaged:,} frames damaged"
+        if boot is not None and boot.skipped():
+            losses += ("; " if losses else "") + f"{len(boot.skipped())} tests skipped"
         paint = arm_colour(state, boot.arm) if boot is not None else "#444444"
         return (state.title, warning), (state.where(), paint, losses)
 

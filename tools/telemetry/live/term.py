@@ -27,6 +27,7 @@ ASCII_SPARKS = "_.-=+*%#"
 SPARK_MOST = 36
 TESTS = 10
 LOCKS = 6
+SKIPPED = 4
 BARN_TITLE = "from barn"  # and not from slabs: of the objects that the front end was brought
 
 
@@ -91,6 +92,11 @@ def header(state) -> Text:
         text.append(f", {boot.lost:,} lost, {boot.damaged:,} damaged", style="red")
     if state.over_committed:
         text.append("\nover-committed: more CPUs than the host has", style="red")
+    skipped = boot.skipped()
+    for test in skipped[:SKIPPED]:
+        text.append("\n").append_text(_plain(f"skipped: {test.name}: {test.skip}", "not bold yellow"))
+    if len(skipped) > SKIPPED:
+        text.append(f"\nand {len(skipped) - SKIPPED} more tests skipped", style="not bold yellow")
     return text
 
 
