@@ -211,7 +211,7 @@ TESTS = {
     'multiboot2': ['arch/x86_64/multiboot2.c'],
     'acpi': ['arch/x86_64/acpi.c'],
     'uart': ['drivers/serial/uart16550.c'],
-    'workloads': BENCH + TELEMETRY + ['kernel/hooks.c', 'kernel/mem_global.c'],
+    'workloads': BENCH + TELEMETRY + KERNEL,
     'x86_memory': ['arch/x86_64/memory_hosted.S'],
 }
 
