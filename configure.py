@@ -187,6 +187,7 @@ TEST_COMMON = [
 TESTS = {
     'api': [],
     'barn': [],
+    'bringup': BENCH + TELEMETRY + KERNEL + KERNEL_HOST,
     'buddy': [],
     'bulk': [],
     'faulted': [],

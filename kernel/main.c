@@ -20,36 +20,37 @@ static struct bootinfo *boot;
 static bool
     cpus_released; /* release/acquire: everything that a started CPU's scheduler needs is there */
 
-/* Usable memory that is enough to boot, to self-check and to end well, and below which it is not even
- * tried: so what a small machine says is always the same. tests/boot holds it to that. */
-#define ENOUGH_BASE    (8ul << 20)
-#define ENOUGH_PER_CPU (512ul << 10)
-#define ENOUGH_PER_NODE                                                                            \
-    (8ul << 20) /* beyond the first: parts end at whole blocks of 4 MiB, and none is empty */
-
-static u64 memory_enough(void)
-{
-    return ENOUGH_BASE + MIN((u64)boot->cpus_found, knobs.maxcpus) * ENOUGH_PER_CPU +
-           (knobs.nodes - 1) * ENOUGH_PER_NODE;
-}
-
 /* Ends a boot that cannot even say hello. */
-static NORETURN void refuse(const char *reason, u64 at_least)
+static NORETURN void refuse_having(const char *reason, u64 have, const char *of_have, u64 need)
 {
-    u64 have = boot->memory_bytes, need = MAX(memory_enough(), at_least);
-    char told[128];
+    char told[200];
 
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
-    fmt(told, sizeof(told), "%s: %llu KiB usable, %llu KiB needed", reason,
-        (unsigned long long)have >> 10, (unsigned long long)need >> 10);
+    fmt(told, sizeof(told), "%s: %llu KiB %s, %llu KiB needed", reason,
+        (unsigned long long)have >> 10, of_have, (unsigned long long)need >> 10);
     telemetry_emergency_bye("refused", told);
     plat_exit(PLAT_EXIT_REFUSED);
 }
 
+static NORETURN void refuse(const char *reason, u64 at_least)
+{
+    refuse_having(reason, boot->memory_bytes, "usable",
+                  MAX(memory_enough(boot->cpus_found), at_least));
+}
+
+/* There is a heap, and it has no block of so many bytes. */
+static NORETURN void refuse_without(const char *what, u64 bytes)
+{
+    struct memory_refusal r;
+
+    memory_refusal(&r, boot->memory_bytes, what, bytes);
+    refuse_having(r.reason, r.have, r.of_have, r.need);
+}
+
 static void check_memory(void)
 {
-    if (boot->memory_bytes < memory_enough())
+    if (boot->memory_bytes < memory_enough(boot->cpus_found))
         refuse("too little memory", 0);
 }
 
@@ -74,7 +75,7 @@ static void *zeroed_pages(size_t bytes, const char *what)
         order++;
     p = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
     if (!p)
-        refuse(what, boot->memory_bytes + (PAGE_SIZE << order));
+        refuse_without(what, bytes);
     memset(p, 0, PAGE_SIZE << order);
     return p;
 }
@@ -82,13 +83,13 @@ static void *zeroed_pages(size_t bytes, const char *what)
 static void make_heap_cpus(unsigned limit)
 {
     if (!heap_cpus_init(kheap, limit))
-        refuse("too little memory for the heap's CPU rows", boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_without("the heap's CPU rows", PLAT_CPU_STRIDE * limit);
 }
 
 /* Returns how many run; boot->cpu[] has those that were left out behind them, and lab.c tells. */
 static unsigned start_cpus(unsigned limit)
 {
-    void *memory = zeroed_pages(machine_cpu_bytes() * limit, "too little memory for CPU stacks");
+    void *memory = zeroed_pages(machine_cpu_bytes() * limit, "CPU stacks");
     unsigned running = machine_start_cpus(boot, limit, memory);
 
     for (unsigned i = running; i < limit; i++) {
@@ -105,10 +106,11 @@ static void lab_thread(void *arg)
     enum plat_exit how;
 
     (void)arg;
-    if (knobs.selfcheck)
-        sched_selftest();  /* nothing below could tell if a CPU took no interrupts, for one */
+    if (knobs.selfcheck &&
+        !sched_selftest()) /* nothing below could tell if a CPU took no interrupts */
+        refuse_without("the threads of the scheduler's self-test", 0);
     if (!telemetry_init()) /* rings for the CPUs that really run */
-        refuse("too little memory for telemetry", boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_without("telemetry", 0);
     how = lab_run(boot); /* hello … bye */
     plat_exit(how);
 }
@@ -122,17 +124,17 @@ static void make_lock_rows(unsigned limit)
 {
     size_t bytes = lockstat_bytes(limit);
 
-    lockstat_init(&knobs, limit, zeroed_pages(bytes, "too little memory for lock rows"));
+    lockstat_init(&knobs, limit, zeroed_pages(bytes, "lock rows"));
 }
 
 static void make_threads(unsigned running)
 {
     if (!sched_cpus_init(running))
-        refuse("too little memory for idle threads", boot->memory_bytes + PLAT_CPU_STRIDE);
-    run_init(running);
+        refuse_without("idle threads", 0);
+    if (!run_init(running))
+        refuse_without("worker threads", 0);
     if (!thread_create(0, lab_thread, NULL, "lab"))
-        refuse("too little memory for the laboratory's thread",
-               boot->memory_bytes + PLAT_CPU_STRIDE);
+        refuse_without("the laboratory's thread", 0);
 }
 
 static void say_what_runs(unsigned running)
