@@ -18,9 +18,10 @@ import os
 import sys
 import time
 
-SPIN_SECONDS = 0.1
+SPIN_SECONDS = 0.25  # some time slices of every neighbour
 KEEP_SECONDS = 10.0  # a figure is used again for so long
 MOST = 20.0  # times slower: beyond that patience ends
+MOST_MORE = 900.0  # seconds on top of any limit: a hang must come to light some time
 REST = 1.25  # times slower: as good as at rest
 WAIT_SECONDS = 60.0
 
@@ -76,7 +77,7 @@ def patient(seconds):
     now = stretch()
     if now < REST:
         return seconds
-    longer = round(seconds * now * 1.5, 1)  # neighbours come and go: half as much again
+    longer = round(min(seconds * now * 1.5, seconds + MOST_MORE), 1)  # neighbours come and go: half as much again
     say(f'the host is {now:.1f} times slower than at rest: {longer} s for {seconds} s')
     return longer
 
