@@ -192,6 +192,7 @@ TEST_COMMON = [
 TESTS = {
     'api': [],
     'barn': [],
+    'bringup': BENCH + TELEMETRY + KERNEL + KERNEL_HOST,
     'buddy': [],
     'bulk': [],
     'faulted': [],
@@ -219,6 +220,7 @@ TESTS = {
     'acpi': ['arch/x86_64/acpi.c'],
     'alike': ['arch/x86_64/alike.c'],
     'uart': ['drivers/serial/uart16550.c'],
+    'workloads': BENCH + TELEMETRY + KERNEL,
     'x86_memory': ['arch/x86_64/memory_hosted.S'],
 }
 

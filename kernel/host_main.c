@@ -49,13 +49,46 @@ static bool claim_the_end(void)
 }
 
 /* Ends a boot that cannot even say hello. */
-static NORETURN void refuse(const char *reason, u64 have, u64 need)
+static NORETURN void refuse(const char *reason)
 {
     left_out_tell();
-    klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
-         (unsigned long long)need);
     telemetry_emergency_bye("refused", reason);
     plat_exit(PLAT_EXIT_REFUSED);
+}
+
+static NORETURN void refuse_having(const char *reason, u64 have, const char *of_have, u64 need)
+{
+    char told[200];
+
+    klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
+         (unsigned long long)need);
+    fmt(told, sizeof(told), "%s: %llu KiB %s, %llu KiB needed", reason,
+        (unsigned long long)have >> 10, of_have, (unsigned long long)need >> 10);
+    refuse(told);
+}
+
+/* There is a heap, and it has no block of so many bytes. */
+static NORETURN void refuse_without(const char *what, u64 bytes)
+{
+    struct memory_refusal r;
+
+    memory_refusal(&r, boot->memory_bytes, what, bytes);
+    refuse_having(r.reason, r.have, r.of_have, r.need);
+}
+
+/* Of something that is not memory. */
+static NORETURN void refuse_machine(const char *reason)
+{
+    klog("HAYLOFT-REFUSED reason=\"%s\"", reason);
+    refuse(reason);
+}
+
+static void check_memory(void)
+{
+    u64 enough = memory_enough(boot->cpus);
+
+    if (boot->memory_bytes < enough)
+        refuse_having("too little memory", boot->memory_bytes, "usable", enough);
 }
 
 /* The thread that panics, whichever it is. */
@@ -127,13 +160,14 @@ static void make_heap(void)
         range[i] = (struct mem_range){boot->range[i].base, boot->range[i].pages};
     kheap = heap_init(&knobs, range, boot->ranges, &need);
     if (!kheap)
-        refuse("too little memory for a heap", boot->memory_bytes, need);
+        refuse_having("too little memory for a heap", boot->memory_bytes, "usable",
+                      MAX(memory_enough(boot->cpus), need));
 }
 
 static void make_heap_cpus(unsigned cpus)
 {
     if (!heap_cpus_init(kheap, cpus))
-        refuse("too little memory for the heap's CPU rows", boot->memory_bytes, 0);
+        refuse_without("the heap's CPU rows", PLAT_CPU_STRIDE * cpus);
 }
 
 static void make_lock_rows(unsigned cpus)
@@ -146,7 +180,7 @@ static void make_lock_rows(unsigned cpus)
         order++;
     rows = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
     if (!rows)
-        refuse("too little memory for lock rows", boot->memory_bytes, bytes);
+        refuse_without("lock rows", bytes);
     memset(rows, 0, PAGE_SIZE << order);
     lockstat_init(&knobs, cpus, rows);
 }
@@ -154,7 +188,7 @@ static void make_lock_rows(unsigned cpus)
 static void start_cpus(unsigned cpus)
 {
     if (!host_cpus_start(cpus))
-        refuse("this machine gives no thread for a CPU", cpus, 0);
+        refuse_machine("this machine gives no thread for a CPU");
     for (unsigned cpu = 0; cpu < cpus; cpu++)
         boot->cpu[cpu].started = true;
     if (host_overcommitted(cpus))
@@ -169,7 +203,7 @@ static void start_timer(void)
     if (knobs.deadline)
         deadline = started_at + plat_cycles_hz() / 1000 * knobs.deadline;
     if (!host_timer_start(1000000000u / hz, on_timer, &deadline))
-        refuse("this machine gives no thread for the timer", 0, 0);
+        refuse_machine("this machine gives no thread for the timer");
 }
 
 static void read_arguments(void)
@@ -193,6 +227,7 @@ void host_entry(struct bootinfo *info)
     host_panic_handler_set(send_panic);
     kernel_hooks.cpus_run_on = true;
     read_arguments(); /* before anything whose shape a knob decides */
+    check_memory();   /* what is refused here needs no heap to be said */
     cpus = MIN(info->cpus, (unsigned)knobs.maxcpus);
     lockstat_init(&knobs, 1, NULL); /* the lock algorithm, before any lock is fought over */
     rcu_init();                     /* whoever frees may defer it from now on */
@@ -206,7 +241,7 @@ void host_entry(struct bootinfo *info)
     provoke_at(PROVOKE_EARLY); /* rows made, only CPU 0 counted */
     start_cpus(cpus);          /* the count is published */
     if (!telemetry_init())     /* rings for the CPUs that run */
-        refuse("too little memory for telemetry", info->memory_bytes, 0);
+        refuse_without("telemetry", 0);
     klog("Hayloft hosted: %u CPUs, %llu MiB, TSC %llu kHz, args: %s", plat_cpu_count(),
          (unsigned long long)(info->memory_bytes >> 20),
          (unsigned long long)(info->cycles_hz / 1000), info->args);

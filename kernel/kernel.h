@@ -26,6 +26,20 @@ static ALWAYS_INLINE bool kfree_rcu(void *p, struct rcu_head *head)
     return heap_kfree_rcu(kheap, p, head);
 }
 
+/* -- too little memory to come up (kernel/mem_global.c) -- */
+
+/* Usable memory that is enough to boot, to self-check and to end well, and below which it is not even
+ * tried: so what a small machine says is always the same. tests/boot holds it to that. */
+u64 memory_enough(unsigned cpus_found);
+/* What is to be said, in one sentence that is true, where memory ran out all the same. */
+struct memory_refusal {
+    char reason[96];
+    const char *of_have; /* what `have` is */
+    u64 have, need;      /* bytes; have < need */
+};
+/* usable: bytes there are. what: for which a block of so many bytes was not to be had; the heap exists. */
+void memory_refusal(struct memory_refusal *r, u64 usable, const char *what, u64 bytes);
+
 /* -- per-CPU counters of the kernel itself (scope cpu; kernel/hooks.c)
  * --------------------------------- */
 

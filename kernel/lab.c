@@ -9,6 +9,9 @@
  * broken stops the machine at once. Only a bye "ok" says that all went well. Refused arguments are
  * said in hello, and nothing else is done.
  *
+ * A test that runs out of memory is nothing wrong: it is skipped from then on, for good, and its rounds so
+ * far do not count, since those are the ones in which its CPUs happened to hold less. The others go on.
+ *
  * Deliberately not here: anything that is measured (bench/), or how records look (telemetry/).
  *
  * Locking: none. Contexts: thread on CPU 0; the bad free handler in any context but NMI. */
@@ -20,6 +23,8 @@
 #include "../base/fmt.h"
 #include "../base/leftout.h"
 #include "../base/string.h"
+
+#define REST_NS 50000000u /* before each round */
 
 static char reason[400]; /* of the first failure; "" while all is well */
 
@@ -248,38 +253,76 @@ static bool check_all(const char *when)
 
 /* -- the tests -- */
 
+static bool was_short[BENCH_TESTS_MAX]; /* by id */
+
 static bool chosen(unsigned id)
 {
     return knobs.kbench && knobs_test_match(knobs.tests, bench_tests[id].name);
 }
 
-static void name_tests(void)
+static bool runs(unsigned id)
 {
-    for (unsigned id = 0; id < bench_test_count; id++) {
-        const struct bench_test *t = &bench_tests[id];
-
-        if (chosen(id))
-            telemetry_test(&(const struct telemetry_test){
-                .id = id,
-                .name = t->name,
-                .unit = "ns/op",
-                .all_cpus = t->cpus != BENCH_SOLO,
-                .cpus = (unsigned)__builtin_popcountll(bench_mask(t)),
-                .skip = bench_skip_reason(t),
-            });
-    }
+    return chosen(id) && !was_short[id] && !bench_skip_reason(&bench_tests[id]);
 }
 
-static bool run_round(u64 round)
+static void name_test(unsigned id, const char *skip, const struct telemetry_shortage *shortage)
 {
-    for (unsigned id = 0; id < bench_test_count; id++) {
-        const char *why = NULL;
+    const struct bench_test *t = &bench_tests[id];
 
-        if (!chosen(id) || bench_skip_reason(&bench_tests[id]))
+    telemetry_test(&(const struct telemetry_test){
+        .id = id,
+        .name = t->name,
+        .unit = "ns/op",
+        .all_cpus = t->cpus != BENCH_SOLO,
+        .cpus = (unsigned)__builtin_popcountll(bench_mask(t)),
+        .skip = skip,
+        .shortage = shortage,
+    });
+}
+
+static void name_tests(void)
+{
+    for (unsigned id = 0; id < bench_test_count; id++)
+        if (chosen(id))
+            name_test(id, bench_skip_reason(&bench_tests[id]), NULL);
+}
+
+/* The test's object is told again: a record of the boot's own stream, which waits for room. */
+static void skip_short(unsigned id, u64 round, const struct bench_shortage *s)
+{
+    const struct telemetry_shortage told = {round, s->asked, s->held, s->had};
+    char asked[32], kept[48] = "", text[200];
+
+    fmt(asked, sizeof(asked), s->asked ? "%llu bytes" : "a cache", (unsigned long long)s->asked);
+    if (round)
+        fmt(kept, sizeof(kept), "; its %llu rounds before do not count", (unsigned long long)round);
+    fmt(text, sizeof(text), "%s in round %llu (wanted %s on top of %llu KiB, had %llu KiB)%s",
+        bench_is_short, (unsigned long long)round, asked, (unsigned long long)s->held >> 10,
+        (unsigned long long)s->had >> 10, kept);
+    klog("skipped: %s: %s", bench_tests[id].name, text);
+    name_test(id, text, &told);
+    was_short[id] = true;
+}
+
+/* left: how many tests would take part in another round. */
+static bool run_round(u64 round, unsigned *left)
+{
+    *left = 0;
+    for (unsigned id = 0; id < bench_test_count; id++) {
+        struct bench_end end;
+
+        if (!runs(id))
             continue;
         heap_maintain(kheap);
-        if (!bench_round_run(id, round, &why))
-            return fail("%s: %s", bench_tests[id].name, why);
+        plat_sleep_ns(REST_NS);
+        end = bench_round_run(&bench_tests[id], id, round);
+        if (end.how == BENCH_WRONG)
+            return fail("%s: %s", bench_tests[id].name, end.why);
+        if (end.how == BENCH_SHORT) {
+            skip_short(id, round, &end.shortage);
+            continue;
+        }
+        ++*left;
         probe_parallel(bench_tests[id].name);
     }
     return true;
@@ -305,14 +348,16 @@ static bool settle(void)
     return check_balance("settled");
 }
 
-/* repeat=1 goes on until somebody ends the machine. */
+/* repeat=1 goes on until somebody ends the machine, or no test is left. */
 static bool run_tests(void)
 {
     bool fine = settle();
+    unsigned left = 1;
 
     phase("tests");
-    for (u64 round = 0; fine && (round < knobs.kbench || (knobs.repeat && knobs.kbench)); round++)
-        fine = run_round(round);
+    for (u64 round = 0; fine && left && (round < knobs.kbench || (knobs.repeat && knobs.kbench));
+         round++)
+        fine = run_round(round, &left);
     return fine;
 }
 

@@ -22,29 +22,16 @@ static struct bootinfo *boot;
 static bool
     cpus_released; /* release/acquire: everything that a started CPU's scheduler needs is there */
 
-/* Usable memory that is enough to boot, to self-check and to end well, and below which it is not even
- * tried: so what a small machine says is always the same. tests/boot holds it to that. */
-#define ENOUGH_BASE    (8ul << 20)
-#define ENOUGH_PER_CPU (512ul << 10)
-#define ENOUGH_PER_NODE                                                                            \
-    (8ul << 20) /* beyond the first: parts end at whole blocks of 4 MiB, and none is empty */
-
-static u64 memory_enough(void)
+/* Ends a boot that cannot even say hello. */
+static NORETURN void refuse_having(const char *reason, u64 have, const char *of_have, u64 need)
 {
-    return ENOUGH_BASE + MIN((u64)boot->cpus, knobs.maxcpus) * ENOUGH_PER_CPU +
-           (knobs.nodes - 1) * ENOUGH_PER_NODE;
-}
-
-/* Ends a boot that cannot even say hello: there are `have` bytes of `what`, and it takes `need` at least. */
-static NORETURN void refuse_for(const char *reason, const char *what, u64 have, u64 need)
-{
-    char told[128];
+    char told[200];
 
     left_out_tell();
     klog("HAYLOFT-REFUSED reason=\"%s\" have=%llu need=%llu", reason, (unsigned long long)have,
          (unsigned long long)need);
     fmt(told, sizeof(told), "%s: %llu KiB %s, %llu KiB needed", reason,
-        (unsigned long long)have >> 10, what, (unsigned long long)need >> 10);
+        (unsigned long long)have >> 10, of_have, (unsigned long long)need >> 10);
     telemetry_emergency_bye("refused", told);
     plat_exit(PLAT_EXIT_REFUSED);
 }
@@ -77,30 +64,21 @@ static void account_for_cpus(void)
 
 static NORETURN void refuse(const char *reason, u64 at_least)
 {
-    refuse_for(reason, "usable", boot->memory_bytes, MAX(memory_enough(), at_least));
+    refuse_having(reason, boot->memory_bytes, "usable", MAX(memory_enough(boot->cpus), at_least));
 }
 
-/* The heap is there, and had no block of so many bytes, or of more. */
-static NORETURN void refuse_block(const char *what, u64 bytes)
+/* There is a heap, and it has no block of so many bytes. */
+static NORETURN void refuse_without(const char *what, u64 bytes)
 {
-    u64 block = PAGE_SIZE, free = heap_pages_free(kheap) << PAGE_SHIFT;
-    u64 largest = heap_largest_block(kheap);
-    char reason[80];
+    struct memory_refusal r;
 
-    while (block < bytes)
-        block *= 2;
-    if (free < block) {
-        fmt(reason, sizeof(reason), "too little memory for %s", what);
-        refuse(reason, boot->memory_bytes + block - free);
-    }
-    /* Enough, but in pieces: what was not to be had is larger than the largest that was. */
-    fmt(reason, sizeof(reason), "no piece of memory is large enough for %s", what);
-    refuse_for(reason, "in one piece", largest, MAX(block, 2 * largest));
+    memory_refusal(&r, boot->memory_bytes, what, bytes);
+    refuse_having(r.reason, r.have, r.of_have, r.need);
 }
 
 static void check_memory(void)
 {
-    if (boot->memory_bytes < memory_enough())
+    if (boot->memory_bytes < memory_enough(boot->cpus))
         refuse("too little memory", 0);
 }
 
@@ -125,7 +103,7 @@ static void *zeroed_pages(size_t bytes, const char *what)
         order++;
     p = order <= MAX_ORDER ? alloc_pages(kheap, order) : NULL;
     if (!p)
-        refuse_block(what, bytes);
+        refuse_without(what, bytes);
     memset(p, 0, PAGE_SIZE << order);
     return p;
 }
@@ -133,7 +111,7 @@ static void *zeroed_pages(size_t bytes, const char *what)
 static void make_heap_cpus(unsigned limit)
 {
     if (!heap_cpus_init(kheap, limit))
-        refuse_block("the heap's CPU rows", PLAT_CPU_STRIDE * limit);
+        refuse_without("the heap's CPU rows", PLAT_CPU_STRIDE * limit);
 }
 
 /* Returns how many run; boot->cpu[] has those that were left out behind them, and lab.c tells. */
@@ -156,10 +134,11 @@ static void lab_thread(void *arg)
     enum plat_exit how;
 
     (void)arg;
-    if (knobs.selfcheck)
-        sched_selftest();  /* nothing below could tell if a CPU took no interrupts, for one */
+    if (knobs.selfcheck &&
+        !sched_selftest()) /* nothing below could tell if a CPU took no interrupts */
+        refuse_without("the threads of the scheduler's self-test", 0);
     if (!telemetry_init()) /* rings for the CPUs that really run */
-        refuse_block("telemetry", PLAT_CPU_STRIDE);
+        refuse_without("telemetry", 0);
     how = lab_run(boot); /* hello … bye */
     plat_exit(how);
 }
@@ -191,10 +170,12 @@ static void make_lock_rows(unsigned limit)
 static void make_threads(unsigned running)
 {
     if (!sched_cpus_init(running))
-        refuse_block("idle threads", MACHINE_STACK_BYTES);
-    run_init(running);
+        if (!sched_cpus_init(running))
+            refuse_without("idle threads", MACHINE_STACK_BYTES);
+    if (!run_init(running))
+        refuse_without("worker threads", MACHINE_STACK_BYTES);
     if (!thread_create(0, lab_thread, NULL, "lab"))
-        refuse_block("the laboratory's thread", MACHINE_STACK_BYTES);
+        refuse_without("the laboratory's thread", MACHINE_STACK_BYTES);
 }
 
 static void say_what_runs(unsigned running)

@@ -85,10 +85,10 @@ void plat_run_on_cpus(u64 mask, void (*fn)(void *arg), void *arg)
     spin_unlock_irqrestore(&threads_lock, flags);
 }
 
-void run_init(unsigned cpus)
+bool run_init(unsigned cpus)
 {
-    for (unsigned i = 0; i < cpus; i++) {
+    for (unsigned i = 0; i < cpus; i++)
         if (!thread_create(i, worker, NULL, "worker"))
-            PANIC(PANIC_boot, "no memory for a worker thread", i, cpus);
-    }
+            return false;
+    return true;
 }

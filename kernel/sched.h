@@ -123,10 +123,11 @@ void sched_kicked(void);
 void sched_preempt(void);
 
 /* -- kernel/run.c: the worker threads of plat_run_on_cpus() -- */
-void run_init(unsigned cpus);
+NODISCARD bool run_init(unsigned cpus); /* false: no memory */
 
 /* -- kernel/sched_test.c: thread context, CPU 0, nothing else running -- */
-void sched_selftest(void); /* stops the machine on a broken promise */
+/* Stops the machine on a broken promise; false: no memory for its threads. */
+NODISCARD bool sched_selftest(void);
 
 /* -- kernel/console.c -- */
 void console_init(void);

@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / 'tests' / 'boot')]
 import configure  # noqa: E402  (the lists of tests live there)
+import quiet  # noqa: E402  (how much longer things take beside this host's other work)
 
 LOGS = ROOT / 'build' / 'check'
 IN_CI = os.environ.get('CI', '').lower() in ('1', 'true', 'yes')
@@ -68,7 +69,9 @@ class Options:
 # -- running things ---------------------------------------------------------------------------------------
 
 def spawn(command, env=None, timeout=600):
-    """(status, output). The child has a process group of its own and dies with us; status None: timed out."""
+    """(status, output). The child has a process group of its own and dies with us; status None: timed out. timeout: on a
+    host at rest."""
+    timeout = quiet.patient(timeout)
     with subprocess.Popen(DIES_WITH_US + list(command), cwd=ROOT, env={**os.environ, **(env or {})},
                           start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as child:
@@ -345,7 +348,7 @@ def step_tool(options):
 def step_boot(options):
     if not shutil.which('qemu-system-x86_64'):
         return missing('qemu-system-x86_64', 'qemu-system-x86')
-    return pytest_step('tests/boot', options, 8 * 3600 if options.long else 900)
+    return pytest_step('tests/boot', options, 8 * 3600 if options.long else 1800)
 
 
 STEPS = [

@@ -21,7 +21,7 @@ const char *batch_setup(const struct bench_test *test, struct bench_round *round
     round->n = (unsigned)MIN((u64)BATCH_OBJECTS, bytes / 4 / test->bytes / round->cpus);
     if (knobs.kbench_ops)
         round->n = (unsigned)MIN((u64)round->n, knobs.kbench_ops);
-    return round->n ? NULL : "a quarter of memory holds no object for each CPU";
+    return round->n ? NULL : bench_setup_short(round, (u64)4 * test->bytes * round->cpus);
 }
 
 static u64 take_all(struct bench_cpu *me, void **object, u64 n, size_t bytes)
@@ -30,7 +30,7 @@ static u64 take_all(struct bench_cpu *me, void **object, u64 n, size_t bytes)
         void *p = kmalloc(bytes);
 
         if (unlikely(!p)) {
-            me->short_of_memory = true;
+            bench_short(me, bytes);
             return i;
         }
         bench_touch(p, bytes);

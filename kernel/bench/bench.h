@@ -8,6 +8,11 @@
  * What it needs besides (room for pointers, a cache) is made before the books are opened and given
  * back after they are closed: cpu_data, setup, teardown. That memory is not claimed.
  *
+ * Memory may run out at any call, in setup and in run. A workload that gets NULL says so (bench_short,
+ * bench_setup_short), stops what it does, and ends as ever: with nothing allocated and every call
+ * claimed, those of the operation that it broke off too. The test is then skipped with its figures; its
+ * books are held all the same, and a workload that is wrong in them fails the boot, short or not.
+ *
  * To add one: a file with a run function, a line in tests.c, a name in configure.py. The function
  * allocates nothing that it does not claim, prints nothing and takes no lock of its own. Its loop
  * passes a quiescent state (RCU) in bench_more(), bench_meet() and bench_relax().
@@ -44,7 +49,8 @@ struct bench_test {
     unsigned min_cpus;    /* fewer CPUs in the machine: skipped */
     bool needs_scheduler; /* cannot run on the hosted machine */
     size_t cpu_data;      /* bytes for each CPU, zeroed once and page aligned: round->data[] */
-    /* Before the warm-up, CPU 0, after cpu_data: NULL, or why the round cannot be (a literal). */
+    /* Before the warm-up, CPU 0, after cpu_data: NULL, or why the round cannot be (a literal), and
+     * nothing kept; what bench_setup_short() gave if that is for want of memory. */
     const char *(*setup)(const struct bench_test *test, struct bench_round *round);
     /* Undoes setup, if that succeeded: NULL, or what was wrong. */
     const char *(*teardown)(const struct bench_test *test, struct bench_round *round);
@@ -54,14 +60,22 @@ struct bench_test {
 struct bench_cpu {
     unsigned ran_on;
     u32 turn;             /* times it met the others */
-    bool short_of_memory; /* an allocation returned NULL: the round is void */
-    bool damaged;         /* an object did not hold what was written to it: likewise */
+    bool short_of_memory; /* an allocation returned NULL: the test is skipped; by bench_short() */
+    bool damaged;         /* an object did not hold what was written to it: the boot has failed */
     u64 operations;
     u64 allocs, frees; /* claimed */
     u64 start, end;    /* cycles */
     u64 untimed;       /* cycles between start and end that do not count */
     u64 stop_at;
+    u64 short_asked, short_free; /* bytes that the allocation was for; that were free then */
 } ALIGNED(CACHE_LINE);
+
+/* What a round was short of. All in bytes. */
+struct bench_shortage {
+    u64 asked; /* for which a call found no memory; 0: it was for a cache, whose need nobody knows */
+    u64 held;  /* that the round had taken by then */
+    u64 had;   /* that were free when it began */
+};
 
 struct bench_round {
     /* fixed for the round */
@@ -72,6 +86,8 @@ struct bench_round {
     void *shared;         /* the workload's own */
     u64 duration;         /* cycles; if ops is 0 */
     u64 ops;              /* of each CPU */
+    u64 had;              /* bytes free before anything was taken for it */
+    struct bench_shortage setup; /* if that was short */
 
     /* atomic */
     u32 arrived ALIGNED(CACHE_LINE);
@@ -86,6 +102,7 @@ struct bench_round {
 
 extern const struct bench_test bench_tests[]; /* by id; tests.c */
 extern const unsigned bench_test_count;
+#define BENCH_TESTS_MAX 256u
 /* Why a test cannot run on this machine, or NULL. */
 const char *bench_skip_reason(const struct bench_test *test);
 /* Checks that every pattern of tests= matches something; else adds a refusal. */
@@ -95,15 +112,22 @@ u64 bench_mask(const struct bench_test *test); /* the CPUs it runs on */
 /* What a round is made of, in this order; CPU 0. open: gets the workload what it needs; NULL, or why
  * it cannot be had (a literal). go: the workload on all its CPUs, as often as wanted. fault: what
  * went wrong in the last go, or NULL. close: gives back what open got; NULL, or what is wrong with
- * it. round.c */
+ * it. Of open and fault bench_is_short itself (the pointer) means that memory ran out and nothing else is
+ * wrong; shortage then tells of what. round.c */
+extern const char bench_is_short[];
 NODISCARD const char *bench_round_open(const struct bench_test *test, struct bench_round **round);
 void bench_round_go(u64 duration, u64 ops);
 NODISCARD const char *bench_round_fault(void);
 NODISCARD const char *bench_round_close(void);
+struct bench_shortage bench_round_shortage(void);
 
-/* Runs one round, warm-up included, and reports it. False: why (a literal) says what was wrong.
- * run.c */
-NODISCARD bool bench_round_run(unsigned test, u64 round, const char **why);
+/* Runs one round, warm-up included, and reports it; id: the test's in the records. run.c */
+struct bench_end {
+    enum { BENCH_OK, BENCH_SHORT, BENCH_WRONG } how;
+    const char *why; /* BENCH_WRONG: what was (a literal) */
+    struct bench_shortage shortage;
+};
+NODISCARD struct bench_end bench_round_run(const struct bench_test *test, unsigned id, u64 round);
 
 /* What a round of a workload is known by besides its time: up to 8 values that the tool keeps for each test and
  * sets beside each other as it does times. Any moment but the timed section; values of 0 and more. run.c */
@@ -237,13 +261,18 @@ static ALWAYS_INLINE bool bench_signed(const void *p)
     return *(const volatile u64 *)p == ((u64)(uintptr_t)p ^ 0x5ca1ab1e0ddba11u);
 }
 
+/* Notes that a call for so many bytes found no memory. */
+void bench_short(struct bench_cpu *me, u64 bytes) COLD;
+/* The same of a setup, which returns what this returns; bytes 0: a cache could not be made. */
+NODISCARD const char *bench_setup_short(struct bench_round *round, u64 bytes) COLD;
+
 /* kmalloc, signed and claimed; NULL is noted. */
 static ALWAYS_INLINE void *bench_take(struct bench_cpu *me, size_t bytes)
 {
     void *p = kmalloc(bytes);
 
     if (unlikely(!p)) {
-        me->short_of_memory = true;
+        bench_short(me, bytes);
         return NULL;
     }
     me->allocs++;

@@ -72,7 +72,7 @@ const char *bloat_setup(const struct bench_test *test, struct bench_round *round
     the_bloat = (struct bloat){.cache = kmem_cache_create(kheap, &bloat_args)};
     round->shared = &the_bloat;
     if (!the_bloat.cache)
-        return "the cache could not be made";
+        return bench_setup_short(round, 0);
     the_bloat.limit = MAX(memory_objects() / 3 / (round->cpus - 1), (u64)1);
     the_bloat.silent = named();
     return NULL;
@@ -213,7 +213,7 @@ static bool hand_in(struct bloat *b, struct bench_cpu *me)
     struct bloat_object *o = kmem_cache_alloc(b->cache);
 
     if (unlikely(!o)) {
-        me->short_of_memory = true;
+        bench_short(me, OBJECT_BYTES);
         return false;
     }
     me->allocs++;

@@ -26,7 +26,7 @@ const char *larson_setup(const struct bench_test *test, struct bench_round *roun
     (void)test;
     round->shared = alloc_pages(kheap, SPARE_ORDER);
     if (!round->shared)
-        return "no memory for the spare set";
+        return bench_setup_short(round, PAGE_SIZE << SPARE_ORDER);
     memset(round->shared, 0, SPARE_SIZE);
     return NULL;
 }

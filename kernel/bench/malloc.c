@@ -17,14 +17,15 @@ void malloc_run(const struct bench_test *test, struct bench_round *round, struct
             void *p = kmalloc(bytes);
 
             if (unlikely(!p)) {
-                me->short_of_memory = true;
-                bench_stop(me);
-                return;
+                bench_short(me, bytes);
+                me->operations += i;
+                goto out;
             }
             bench_touch(p, bytes);
             kfree(p);
         }
     } while (bench_more(round, me));
+out:
     bench_stop(me);
     me->allocs = me->operations;
     me->frees = me->operations;

@@ -79,14 +79,16 @@ static bool fell_all(struct bench_round *round)
 
 const char *maple_setup(const struct bench_test *test, struct bench_round *round)
 {
+    const char *why;
+
     (void)test;
     round->shared = kmem_cache_create(kheap, &maple_args);
     if (!round->shared)
-        return "the cache could not be made";
+        return bench_setup_short(round, 0);
     if (plant_all(round))
         return NULL;
-    return fell_all(round) ? "no memory for the trees"
-                           : "no memory for the trees, and some is lost";
+    why = bench_setup_short(round, NODE_BYTES);
+    return fell_all(round) ? why : "no memory for the trees, and some is lost";
 }
 
 static void shrink_here(void *cache)
@@ -130,7 +132,7 @@ static bool change(struct kmem_cache *cache, struct bench_cpu *me, struct maple_
     unsigned used = 1 + bench_random_below(random, MOST_USED);
 
     if (unlikely(!sheaf)) {
-        me->short_of_memory = true;
+        bench_short(me, WORST_CASE * NODE_BYTES);
         return false;
     }
     for (unsigned i = 0; i < used; i++) {

@@ -51,7 +51,7 @@ const char *open_setup(const struct bench_test *test, struct bench_round *round)
     round->shared = &caches;
     if (caches.name && caches.file)
         return NULL;
-    return destroy_both() ? "a cache could not be made" : "a cache could not be unmade";
+    return destroy_both() ? bench_setup_short(round, 0) : "a cache could not be unmade";
 }
 
 const char *open_teardown(const struct bench_test *test, struct bench_round *round)
@@ -61,19 +61,25 @@ const char *open_teardown(const struct bench_test *test, struct bench_round *rou
     return destroy_both() ? NULL : "a cache was busy at the end";
 }
 
-/* NULL: shortage. */
-static struct file_object *open_file(const struct open_caches *c)
+/* NULL: shortage, noted. What a broken operation did is claimed here, the others' is by their number. */
+static struct file_object *open_file(const struct open_caches *c, struct bench_cpu *me)
 {
     void *name = kmem_cache_alloc(c->name);
     struct file_object *file;
 
-    if (unlikely(!name))
+    if (unlikely(!name)) {
+        bench_short(me, NAME_BYTES);
         return NULL;
+    }
     bench_touch(name, NAME_BYTES);
     file = kmem_cache_alloc(c->file);
     if (likely(file != NULL)) {
         bench_touch(file, FILE_BYTES);
         bench_sign(&file->signature);
+    } else {
+        bench_short(me, FILE_BYTES);
+        me->allocs++;
+        me->frees++;
     }
     kmem_cache_free(c->name, name);
     return file;
@@ -88,19 +94,19 @@ void open_run(const struct bench_test *test, struct bench_round *round, struct b
     bench_start(round, me);
     do {
         for (u64 i = 0; i < batch; i++) {
-            struct file_object *file = open_file(c);
+            struct file_object *file = open_file(c, me);
 
             if (unlikely(!file)) {
-                me->short_of_memory = true;
-                bench_stop(me);
-                return;
+                me->operations += i;
+                goto out;
             }
             if (unlikely(!bench_signed(&file->signature)))
                 me->damaged = true;
             kmem_cache_free(c->file, file);
         }
     } while (bench_more(round, me));
+out:
     bench_stop(me);
-    me->allocs = 2 * me->operations;
-    me->frees = 2 * me->operations;
+    me->allocs += 2 * me->operations;
+    me->frees += 2 * me->operations;
 }

@@ -4,6 +4,7 @@
  *
  * Locking: none. Contexts: thread. */
 #include "bench.h"
+#include "../../base/guard.h"
 
 void pages_run(const struct bench_test *test, struct bench_round *round, struct bench_cpu *me)
 {
@@ -16,14 +17,16 @@ void pages_run(const struct bench_test *test, struct bench_round *round, struct 
             void *p = alloc_pages(kheap, order);
 
             if (unlikely(!p)) {
-                me->short_of_memory = true;
-                bench_stop(me);
-                return;
+                bench_short(me, PAGE_SIZE << order);
+                if (GUARD_STEP(87))
+                    me->operations += i;
+                goto out;
             }
             bench_touch(p, PAGE_SIZE);
             free_pages(kheap, p, order);
         }
     } while (bench_more(round, me));
+out:
     bench_stop(me);
     me->allocs = me->operations;
     me->frees = me->operations;

@@ -11,6 +11,8 @@
 
 #define START_DELAY_US 20u /* from the last arrival to the common start */
 
+const char bench_is_short[] = "short of memory";
+
 /* Static: too large for a kernel stack, and there is one round at a time. */
 static struct bench_round the_round;
 
@@ -48,6 +50,50 @@ bool bench_meet(struct bench_round *round, struct bench_cpu *me)
     while (__atomic_load_n(&round->turn, __ATOMIC_ACQUIRE) != turn)
         bench_relax();
     return __atomic_load_n(&round->more, __ATOMIC_RELAXED);
+}
+
+/* -- shortage -- */
+
+static u64 bytes_free(void)
+{
+    return heap_pages_free(kheap) * PAGE_SIZE;
+}
+
+/* The first one of a CPU counts: what it was for when it began. */
+void bench_short(struct bench_cpu *me, u64 bytes)
+{
+    if (me->short_of_memory)
+        return;
+    me->short_of_memory = true;
+    me->short_asked = bytes;
+    me->short_free = bytes_free();
+}
+
+/* Of several calls the last counts: none is made after one that failed, but by way of tidying up. */
+const char *bench_setup_short(struct bench_round *round, u64 bytes)
+{
+    u64 left = bytes_free();
+
+    round->setup = (struct bench_shortage){bytes, round->had - MIN(left, round->had), round->had};
+    return bench_is_short;
+}
+
+static const struct bench_cpu *first_short(void)
+{
+    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++)
+        if (the_round.cpu[cpu].short_of_memory)
+            return &the_round.cpu[cpu];
+    return NULL;
+}
+
+struct bench_shortage bench_round_shortage(void)
+{
+    const struct bench_cpu *c = first_short();
+
+    if (!c)
+        return the_round.setup;
+    return (struct bench_shortage){
+        c->short_asked, the_round.had - MIN(c->short_free, the_round.had), the_round.had};
 }
 
 /* -- the round itself -- */
@@ -99,12 +145,13 @@ const char *bench_round_open(const struct bench_test *test, struct bench_round *
     memset(&the_round, 0, sizeof(the_round));
     the_round.test = test;
     the_round.cpus = (unsigned)__builtin_popcountll(mask);
+    the_round.had = bytes_free();
     for (unsigned cpu = 0; cpu < plat_cpu_count() && test->cpu_data; cpu++) {
         if (!(mask >> cpu & 1))
             continue;
         the_round.data[cpu] = alloc_pages(kheap, data_order(test));
         if (!the_round.data[cpu])
-            why = "no memory for the workload's own data";
+            why = bench_setup_short(&the_round, PAGE_SIZE << data_order(test));
         else
             memset(the_round.data[cpu], 0, test->cpu_data);
     }
@@ -131,12 +178,10 @@ const char *bench_round_fault(void)
 
         if (!(bench_mask(the_round.test) >> cpu & 1))
             continue;
-        if (c->short_of_memory)
-            return "an allocation failed for want of memory";
         if (c->damaged)
             return "an object did not hold what was written to it";
         if (c->ran_on != cpu)
             return "a pinned thread ran on another CPU";
     }
-    return NULL;
+    return first_short() ? bench_is_short : NULL;
 }

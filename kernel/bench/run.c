@@ -1,7 +1,7 @@
-/* run.c: one round of one workload, measured: rest, warm-up, the timed section, and the books. How a
+/* run.c: one round of one workload, measured: warm-up, the timed section, and the books. How a
  * round runs on its CPUs is round.c's.
  *
- * The order, and why: all CPUs rest first, so that whoever watches is served; then a warm-up, which
+ * The order, and why: all CPUs have rested (lab.c), so that whoever watches was served; then a warm-up, which
  * fills the CPU's caches and the allocator's arrays; then, when no callback is left, the full sample and the
  * begin record are made and have left, so that the timed section starts with empty rings; then the timed section,
  * with the yardstick before and after it.
@@ -10,11 +10,14 @@
  * Under kbench.ops no clock is read between start and end, tick and samples are off, and there is no
  * yardstick: under icount a round then repeats to the instruction.
  *
+ * A round that ran out of memory, in its setup, its warm-up or its section, has no result. Its books are held
+ * and everything is given back all the same, and what is wrong there comes before the shortage.
+ *
  * Locking: none. Contexts: thread on CPU 0; the parts run on the CPUs of the round. */
 #include "bench.h"
+#include "../../base/guard.h"
 #include "../../base/string.h"
 
-#define REST_NS      50000000u
 #define WARM_UP_MS   10u
 #define WARM_UP_OPS  1000u
 #define YARDSTICK_MS 5u /* or a tenth of the round, if that is less */
@@ -98,6 +101,23 @@ static void hold_yardstick(u64 mask, unsigned after)
         plat_run_on_cpus(mask, measure_speed, yardstick[after]);
 }
 
+static void add_up_claims(struct telemetry_result *result, const struct bench_round *round)
+{
+    result->claimed[0] = result->claimed[1] = 0;
+    for (unsigned cpu = 0; cpu < plat_cpu_count(); cpu++) {
+        result->claimed[0] += round->cpu[cpu].allocs;
+        result->claimed[1] += round->cpu[cpu].frees;
+    }
+}
+
+static void note_counted(struct telemetry_result *result, struct counted before)
+{
+    struct counted after = count_calls();
+
+    result->counted[0] = after.allocs - before.allocs;
+    result->counted[1] = after.frees - before.frees;
+}
+
 static void add_up(struct telemetry_result *result, const struct bench_round *round, u64 mask)
 {
     u64 first = ~(u64)0, last = 0;
@@ -120,8 +140,6 @@ static void add_up(struct telemetry_result *result, const struct bench_round *ro
                                                         {yardstick[0][cpu], yardstick[1][cpu]}};
         result->operations += c->operations;
         result->cycles += c->end - c->start - c->untimed;
-        result->claimed[0] += c->allocs;
-        result->claimed[1] += c->frees;
     }
     result->wall = last - first;
     result->n = round->n;
@@ -153,18 +171,19 @@ static void callbacks_over(void)
         rcu_barrier();
 }
 
+/* A shortage comes last: it excuses nothing. */
 static const char *what_is_wrong(const struct telemetry_result *r)
 {
     const char *why = bench_round_fault();
 
-    if (why)
+    if (why && GUARD(85, why != bench_is_short))
         return why;
     if (r->counted[0] != r->claimed[0] || r->counted[1] != r->claimed[1])
         return "the allocator counted other calls than the workload claims";
     if (r->claimed[0] != r->claimed[1])
         return "the workload kept memory";
     callbacks_over();
-    return balanced() ? NULL : "the balance law does not hold after it";
+    return balanced() ? why : "the balance law does not hold after it";
 }
 
 void bench_figures(const struct bench_test *test, const struct telemetry_value *values, unsigned n)
@@ -178,7 +197,7 @@ void bench_figures(const struct bench_test *test, const struct telemetry_value *
 static void run_timed(struct telemetry_result *result, u64 mask)
 {
     u64 ms = plat_cycles_hz() / 1000;
-    struct counted before, after;
+    struct counted before;
 
     if (heap_observed(kheap))
         plat_run_on_cpus(plat_all_cpus(), observe_reset, NULL);
@@ -198,15 +217,13 @@ static void run_timed(struct telemetry_result *result, u64 mask)
     telemetry_timed(false);
     count_costs(true);
     hold_yardstick(mask, 1);
-    after = count_calls();
+    note_counted(result, before);
 
     tick_stop(false);
     callbacks_over();
     telemetry_full_sample();
     telemetry_bench_end(result->test, result->round);
     telemetry_sampling(true);
-    result->counted[0] = after.allocs - before.allocs;
-    result->counted[1] = after.frees - before.frees;
 }
 
 /* A cache that is made again under its name is written anew: nobody may be reading what it was. So
@@ -231,31 +248,61 @@ static const char *close_unseen(void)
     return why;
 }
 
-bool bench_round_run(unsigned id, u64 round, const char **why)
+/* It is as much of a round as the section, but for the time. */
+static const char *warm_up(const struct bench_round *round)
 {
-    const struct bench_test *test = &bench_tests[id];
-    struct telemetry_result result = {.test = id, .round = round};
-    u64 mask = bench_mask(test), ms = plat_cycles_hz() / 1000;
-    struct bench_round *the_round;
-    const char *left;
+    struct telemetry_result books = {0};
+    struct counted before = count_calls();
 
-    plat_sleep_ns(REST_NS);
-    *why = open_unseen(test, &the_round);
-    if (*why)
-        return false;
-    bench_round_go(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * ms,
+    bench_round_go(MIN(knobs.kbench_ms, (u64)WARM_UP_MS) * (plat_cycles_hz() / 1000),
                    MIN(knobs.kbench_ops, (u64)WARM_UP_OPS));
-    telemetry_announce();
+    note_counted(&books, before);
+    add_up_claims(&books, round);
+    return what_is_wrong(&books);
+}
+
+static const char *measure(const struct bench_test *test, unsigned id, u64 n,
+                           const struct bench_round *round)
+{
+    struct telemetry_result result = {.test = id, .round = n};
+    u64 mask = bench_mask(test);
+    const char *why;
+
     run_timed(&result, mask);
-    add_up(&result, the_round, mask);
+    add_up(&result, round, mask);
+    add_up_claims(&result, round);
+    why = what_is_wrong(&result);
+    if (why == bench_is_short && GUARD_STEP(86))
+        return why;
     telemetry_bench_result(&result);
-    telemetry_observed(id, round);
-    klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)round,
+    telemetry_observed(id, n);
+    klog("%s round %llu: %llu operations, %llu cycles each", test->name, (unsigned long long)n,
          (unsigned long long)result.operations,
          (unsigned long long)(result.cycles / MAX(result.operations, (u64)1)));
-    *why = what_is_wrong(&result);
-    left = close_unseen();
-    if (!*why)
-        *why = left;
-    return !*why;
+    return why;
+}
+
+struct bench_end bench_round_run(const struct bench_test *test, unsigned id, u64 n)
+{
+    struct bench_end end = {.how = BENCH_OK};
+    struct bench_round *round;
+    const char *why, *left = NULL;
+
+    why = open_unseen(test, &round);
+    if (!why) {
+        why = warm_up(round);
+        telemetry_announce();
+        if (!why)
+            why = measure(test, id, n, round);
+        end.shortage = bench_round_shortage();
+        left = close_unseen();
+    } else {
+        end.shortage = bench_round_shortage();
+    }
+    if (left && (!why || why == bench_is_short))
+        why = left;
+    if (why)
+        end.how = why == bench_is_short ? BENCH_SHORT : BENCH_WRONG;
+    end.why = why;
+    return end;
 }

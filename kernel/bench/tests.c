@@ -155,6 +155,7 @@ const struct bench_test bench_tests[] = {
     BLOAT("held", BLOAT_HELD),
 };
 const unsigned bench_test_count = ARRAY_SIZE(bench_tests);
+_Static_assert(ARRAY_SIZE(bench_tests) <= BENCH_TESTS_MAX, "the laboratory keeps a mark for each");
 
 const char *bench_skip_reason(const struct bench_test *test)
 {

@@ -36,7 +36,7 @@ static const struct kmem_cache_args typed_args[] = {
 const char *typed_setup(const struct bench_test *test, struct bench_round *round)
 {
     round->shared = kmem_cache_create(kheap, &typed_args[test->kind]);
-    return round->shared ? NULL : "the cache could not be made";
+    return round->shared ? NULL : bench_setup_short(round, 0);
 }
 
 const char *typed_teardown(const struct bench_test *test, struct bench_round *round)
@@ -59,9 +59,9 @@ void typed_run(const struct bench_test *test, struct bench_round *round, struct 
             struct typed_object *o = kmem_cache_alloc(cache);
 
             if (unlikely(!o)) {
-                me->short_of_memory = true;
-                bench_stop(me);
-                return;
+                bench_short(me, cache_object_size(cache));
+                me->operations += i;
+                goto out;
             }
             if (unlikely(o->magic != TYPED_MAGIC || o->next != o || o->prev != o || o->used))
                 me->damaged = true;
@@ -70,6 +70,7 @@ void typed_run(const struct bench_test *test, struct bench_round *round, struct 
             kmem_cache_free(cache, o);
         }
     } while (bench_more(round, me));
+out:
     bench_stop(me);
     me->allocs = me->operations;
     me->frees = me->operations;

@@ -449,13 +449,23 @@ void telemetry_announce(void)
     }
 }
 
+static void shortage(struct cbor *c, const struct telemetry_shortage *s)
+{
+    cbor_text(c, "shortage");
+    cbor_map(c, 4);
+    pair_uint(c, "round", s->round);
+    pair_uint(c, "asked", s->asked);
+    pair_uint(c, "held", s->held);
+    pair_uint(c, "had", s->had);
+}
+
 void telemetry_test(const struct telemetry_test *test)
 {
     struct cbor *c = boot_begin(RECORD_OBJECT, 0, 1);
 
     if (!c)
         return;
-    cbor_map(c, test->skip ? 7 : 6);
+    cbor_map(c, 6 + (test->skip != NULL) + (test->shortage != NULL));
     pair_text(c, "kind", "test");
     pair_uint(c, "id", test->id);
     pair_text(c, "name", test->name);
@@ -464,6 +474,8 @@ void telemetry_test(const struct telemetry_test *test)
     pair_uint(c, "cpus", test->cpus);
     if (test->skip)
         pair_text(c, "skip", test->skip);
+    if (test->shortage)
+        shortage(c, test->shortage);
     boot_end();
 }
 

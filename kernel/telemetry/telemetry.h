@@ -44,13 +44,19 @@ void telemetry_schema(void);
 /* Names what exists and was not named yet: nodes, caches, locks. Samples leave out what has no name
  * yet. */
 void telemetry_announce(void);
+struct telemetry_shortage {
+    u64 round;
+    u64 asked, held, had; /* bytes: struct bench_shortage */
+};
 struct telemetry_test {
     unsigned id;
     const char *name, *unit;
-    bool all_cpus;    /* shape; else solo */
-    unsigned cpus;    /* on how many CPUs it runs */
-    const char *skip; /* why it cannot run here, or NULL */
+    bool all_cpus;                             /* shape; else solo */
+    unsigned cpus;                             /* on how many CPUs it runs */
+    const char *skip;                          /* why it cannot run here, or no longer, or NULL */
+    const struct telemetry_shortage *shortage; /* if memory ran out in it, or NULL */
 };
+/* Once before its first round, and again when its memory ran out. */
 void telemetry_test(const struct telemetry_test *test);
 
 /* Every value that changed since the last full sample, so that stream 255 alone tells what happened

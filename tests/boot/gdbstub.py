@@ -8,10 +8,13 @@ import socket
 import subprocess
 import time
 
+import quiet
+
 
 class Gdb:
     def __init__(self, path, seconds=60):
         self.socket = socket.socket(socket.AF_UNIX)
+        seconds = quiet.patient(seconds)
         self.socket.settimeout(seconds)
         until = time.monotonic() + seconds
         while True:

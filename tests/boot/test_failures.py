@@ -9,6 +9,7 @@ import time
 
 import booting
 import pytest
+import quiet
 from booting import FAILED, PANIC, REFUSED
 from telemetry.machine import base, qemu
 
@@ -62,14 +63,14 @@ class Machine:
         return path.read_text(errors='replace') if path.exists() else ''
 
     def wait_for(self, text, seconds=30):
-        until = time.monotonic() + seconds
+        until = time.monotonic() + quiet.patient(seconds)
         while text not in self.console():
             assert time.monotonic() < until, f'no {text!r} on the console:\n{self.console()}'
             assert self.process.poll() is None, f'ended before {text!r}:\n{self.console()}'
             time.sleep(0.05)
 
     def end(self, seconds=30):
-        return self.process.wait(timeout=seconds)
+        return self.process.wait(timeout=quiet.patient(seconds))
 
 
 def test_panic_before_the_cpu_table_exists(boot):
@@ -97,12 +98,12 @@ def test_too_little_memory_is_refused_with_what_would_do(tmp_path, memory, varia
 
 
 def test_an_operators_nmi_tells_where_each_cpu_is_and_the_boot_goes_on(tmp_path):
-    with Machine(tmp_path, 'kbench=0 selfcheck=0 deadline=8s provoke=hang') as machine:
+    with Machine(tmp_path, f'kbench=0 selfcheck=0 deadline={quiet.ms(8)} provoke=hang') as machine:
         machine.wait_for('Hayloft:')
         time.sleep(1)
         machine.command('qmp_capabilities', 'inject-nmi')
         machine.wait_for('NMI on cpu')
-        assert machine.end() == FAILED, machine.console()
+        assert machine.end(60) == FAILED, machine.console()
         before, after = machine.console().split('HAYLOFT-DEADLINE', 1)
         assert 'provoke_in_lab' in before, machine.console()
         assert 'HAYLOFT-PANIC' not in machine.console()
@@ -110,7 +111,7 @@ def test_an_operators_nmi_tells_where_each_cpu_is_and_the_boot_goes_on(tmp_path)
 
 
 def test_deadline_is_kept_for_a_cpu_that_cannot_keep_it(boot):
-    done = boot('kbench=0 selfcheck=0 deadline=3s provoke=hang-off', cpus=3, timeout=40)
+    done = boot(f'kbench=0 selfcheck=0 deadline={quiet.ms(3)} provoke=hang-off', cpus=3, timeout=40)
     assert done.exit_status == FAILED, done.story()
     assert done.one('bye')['outcome'] == 'deadline'
     place = done.console.split('\ncpu0:\n', 1)[1].split('\ncpu', 1)[0]

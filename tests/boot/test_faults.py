@@ -2,6 +2,7 @@
 
 import pytest
 
+import quiet
 from booting import FAILED, PANIC
 
 
@@ -54,7 +55,7 @@ def test_panic_inside_a_panic_ends_the_machine(boot):
 
 @pytest.mark.parametrize('how', ['hang', 'hang-off'])
 def test_hang_meets_the_kernels_own_deadline(boot, how):
-    done = boot(f'kbench=0 selfcheck=0 deadline=4s provoke={how}', timeout=40)
+    done = boot(f'kbench=0 selfcheck=0 deadline={quiet.ms(4)} provoke={how}', timeout=40)
     assert not done.timed_out, done.story()
     assert done.exit_status in (PANIC, FAILED), done.story()
     outcomes = [bye.body['outcome'] for bye in done.all('bye')]

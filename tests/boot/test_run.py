@@ -9,14 +9,16 @@ import time
 
 import pytest
 
+import quiet
 from booting import ROOT
 
 HAYLOFT = ROOT / 'hayloft'
+BOOT_SECONDS = 40  # that quick.toml gives a boot
 
 
 def hayloft(*arguments, timeout=600, cwd=None):
     return subprocess.run([HAYLOFT, '--yes', *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=timeout, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
+                          timeout=quiet.patient(timeout), cwd=cwd, stdin=subprocess.DEVNULL, check=False)
 
 
 def machines_running(folder):
@@ -33,17 +35,30 @@ def machines_running(folder):
     return found
 
 
+def too_busy(found):
+    """Why a run is no good that the host had no parallel CPUs for; '' for any other, good or bad."""
+    out, _, done = found
+    spoiled = done.returncode == 3 and outcomes_of(out) <= {'ok', 'not parallel'}
+    return 'boots were not parallel' if spoiled else ''
+
+
 @pytest.fixture(scope='module')
 def quick(tmp_path_factory):
     """One run of quick.toml, for the tests that look at what it left. A run that found the host too busy for
-    parallel CPUs (and only such a run) is tried again, twice."""
-    for attempt in range(3):
-        out = tmp_path_factory.mktemp('quick') / f'run{attempt}'
+    parallel CPUs (and only such a run) is made again, in the end on one CPU, which is always parallel."""
+    def run(*words):
+        out = tmp_path_factory.mktemp('quick') / 'run'
+        if quiet.patient(BOOT_SECONDS) > BOOT_SECONDS:  # a slow boot is not to be a void one
+            words += '--set', f'machine.timeout={quiet.ms(BOOT_SECONDS)}ms'
         begin = time.monotonic()
-        done = hayloft('run', 'experiments/quick.toml', '--live', 'off', '--out', out, cwd=ROOT)
-        seconds = time.monotonic() - begin
-        if done.returncode != 3 or outcomes_of(out) - {'ok', 'not parallel'}:
-            break
+        done = hayloft('run', 'experiments/quick.toml', '--live', 'off', '--out', out, *words, cwd=ROOT)
+        return out, (time.monotonic() - begin) / quiet.stretch(), done
+
+    found = quiet.again(run, too_busy, tries=2)
+    if too_busy(found):
+        quiet.say('once more, on one CPU')
+        found = run('--set', 'machine.cpus=1')
+    out, seconds, done = found
     assert done.returncode == 0, done.stdout
     return out, seconds, done.stdout
 
@@ -53,6 +68,7 @@ def outcomes_of(out):
 
 
 def test_quick_is_quick(quick):
+    """On a host at rest; on another, less what that took."""
     _, seconds, _ = quick
     assert seconds < 60
 
@@ -124,18 +140,18 @@ def test_stopped_in_the_middle(tmp_path, how, status):
     tool = subprocess.Popen([HAYLOFT, '--yes', 'run', 'experiments/quick.toml', '--live', 'off', '--out', out],
                             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + quiet.patient(60)
         while not machines_running(out) and time.monotonic() < deadline:
             assert tool.poll() is None, tool.stdout.read().decode()
             time.sleep(0.1)
         assert machines_running(out), 'no machine was started'
         time.sleep(1.5)
         tool.send_signal(how)
-        tool.communicate(timeout=20)
+        tool.communicate(timeout=quiet.patient(20))
     finally:
         tool.kill()
     assert tool.returncode == status
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + quiet.patient(3)
     while machines_running(out) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert machines_running(out) == []

@@ -141,7 +141,7 @@ static void note(struct seen s)
     seen[seens++] = s;
 }
 
-static u64 seen_value(u64 scope, u64 instance, u64 cpu, u64 id)
+static inline u64 seen_value(u64 scope, u64 instance, u64 cpu, u64 id)
 {
     for (unsigned i = 0; i < seens; i++)
         if (seen[i].scope == scope && seen[i].instance == instance && seen[i].cpu == cpu &&
@@ -221,7 +221,7 @@ static void read_all(void)
     EXPECT_EQ(from, wired); /* no frame is left half sent */
 }
 
-static unsigned count_type(u64 type)
+static inline unsigned count_type(u64 type)
 {
     unsigned n = 0;
 
@@ -240,7 +240,7 @@ static const struct record *last_of(u64 type)
 
 /* In each stream: no sequence number twice, none missing but those that `lost` records tell of,
  * time in order. */
-static void expect_streams_whole(u64 lost)
+static inline void expect_streams_whole(u64 lost)
 {
     u64 missing = 0;
 

@@ -53,6 +53,7 @@ class Test:
     fast: float = 0.0  # share of operations that the front end serves
     contended: float = 0.0  # share of cache-lock acquisitions found taken
     skip: str = ""
+    short_in: int | None = None  # the round in which its memory runs out
     figures: tuple[tuple[str, int], ...] = ()  # told of each round besides its time
 
 
@@ -264,13 +265,24 @@ class _Boot:
             out += offer("object", BOOT,
                          {"kind": "lock", "id": number, "name": owner, "class": cls})
         for number, test in enumerate(self.plan.tests):
-            body = {"kind": "test", "id": number, "name": test.name, "unit": "ns/op",
-                    "shape": "all-cpus" if test.name.endswith("all-cpus") else "solo",
-                    "cpus": test.cpus}
+            body = self.about(number, test)
             if test.skip:
                 body["skip"] = test.skip
             out += offer("object", BOOT, body)
         return out
+
+    def about(self, number: int, test: Test) -> dict:
+        return {"kind": "test", "id": number, "name": test.name, "unit": "ns/op",
+                "shape": "all-cpus" if test.name.endswith("all-cpus") else "solo", "cpus": test.cpus}
+
+    def out_of_memory(self, number: int, test: Test, round_: int) -> bytes:
+        """In the timed section: the round has its two marks and no result."""
+        mark = {"test": number, "round": round_}
+        return (self.full() + self.out.offer("bench", BOOT, {"phase": "begin", **mark}) + self.full()
+                + self.out.offer("bench", BOOT, {"phase": "end", **mark})
+                + self.out.offer("object", BOOT, {
+                    **self.about(number, test), "skip": f"short of memory in round {round_}",
+                    "shortage": {"round": round_, "asked": 65536, "held": 40 << 20, "had": 41 << 20}}))
 
     def check(self, name: str, when: str, values: dict, ok=True) -> bytes:
         body = {"name": name, "when": when, "ok": ok, "detail": "", "values": values}
@@ -394,6 +406,9 @@ class _Boot:
                 if plan.panic_after is not None and rounds >= plan.panic_after:
                     yield 0, self.panic()
                     return
+                if round_ == test.short_in:
+                    yield 0, self.out_of_memory(number, test, round_)
+                    break
                 yield from self.round(number, test, round_)
                 yield 0, self.parallel(test.name)
                 rounds += 1

@@ -3,6 +3,7 @@
 import pytest
 
 from telemetry import outcome
+from telemetry.machine import base
 
 HELLO = {"knobs": {}}
 LEFT_OUT = {"name": "beds", "unit": "beds", "amount": 4, "of": 0, "doc": "beds without a number", "detail": "", "voids": False}
@@ -108,3 +109,47 @@ def test_time_that_ran_out_on_a_starved_host_is_not_the_arms_fault(found, ran, w
     outcome_, reason = outcome.starved((found, "why"), ran, waited)
     assert outcome_ == expected
     assert "why" in reason and (("the host gave" in reason) == (expected != found))
+
+
+SENDS = {"telemetry.hz": "20", "kbench.ops": "0"}
+
+
+@pytest.mark.parametrize("found", ["hang", "timeout"])
+@pytest.mark.parametrize("silent, knobs, stands", [
+    (3.3, SENDS, True),
+    (0.9, SENDS, False),  # a timed section that has just begun
+    (3.3, {**SENDS, "telemetry.hz": "0"}, False),
+    (3.3, {**SENDS, "kbench.ops": "1000"}, False),
+    (3.3, None, False),  # it never said hello, so nobody knows what it should have sent
+])
+def test_a_kernel_that_had_time_and_said_nothing_hung_on_a_starved_host_too(found, silent, knobs, stands):
+    outcome_, _ = outcome.starved((found, "why"), [5.0, 1.0], [20.0, 20.0], silent, knobs)
+    assert outcome_ == (found if stands else "not parallel")
+
+
+def test_the_hosts_share_is_not_held_against_a_silent_guest(tmp_path):
+    """What CPU 0 waits for the host is no silence, and neither is what passes before the first byte."""
+    running = base.Running.__new__(base.Running)
+    running.threads, running.used, running.heard, running.silent = [7], {7: (0.0, 0.0)}, None, 0.0
+    running.outputs = (tmp_path / "console.log", tmp_path / "telemetry.bin")
+    for path in running.outputs:
+        path.touch()
+    clock = [100.0]
+
+    def listen(seconds, waited):
+        clock[0] += seconds
+        running.used[7] = 0.0, running.used[7][1] + waited
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(base.time, "monotonic", lambda: clock[0])
+            running.listen()
+        return round(running.silent, 6)
+
+    assert listen(50, 0) == 0  # nothing yet: firmware
+    running.outputs[0].write_bytes(b"Hayloft")
+    assert listen(1, 0) == 0
+    assert listen(10, 9) == 1
+    running.outputs[1].write_bytes(b"hello")
+    assert listen(10, 9) == 1  # heard again
+    assert listen(4, 1) == 3
+    running.outputs[1].write_bytes(b"hello, sample")
+    assert listen(1, 0) == 3, "the longest counts"

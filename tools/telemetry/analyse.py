@@ -23,7 +23,10 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, tally, units, verdict
+from . import (
+    calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, shortage, tally, units,
+    verdict,
+)
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -230,7 +233,7 @@ def _skipped(run: dict, boots: list[dict]) -> list[dict]:
     found = list(run.get("skipped") or [])
     for boot in boots:
         for entry in boot["digest"].get("skipped") or []:
-            if entry not in found:
+            if entry not in found and not entry.get("shortage"):  # those are told by arm
                 found.append(entry)
     return found
 
@@ -264,25 +267,37 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     used = {arm: [boot for boot in boots if boot["used"] and boot["about"]["arm"] == arm] for arm in run["arms"]}
     value_of = "cycles_per_op" if kind == "icount" else "ns_per_op"
     tests = _test_table(used, value_of)
+    short = shortage.find(used)
+    results["skipped"] += shortage.entries(short, used, point)
     entries = []
     for name, about in tests.items():
         unit = "instructions/op" if kind == "icount" else about["unit"]
         arms = {arm: {"median": units.middle(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
                         "arms": arms, "pace": None, "distance": None, "versus": {}})
+    whole = [entry for entry in entries if entry["name"] not in short]
+    shortage.take_out(entries, short)
     if kind != "icount" and run.get("pace", "adjust") == "adjust":
-        _take_pace_out(entries, used, value_of)
-        _take_distance_out(entries, used, value_of)
+        _take_pace_out(whole, used, value_of)
+        _take_distance_out(whole, used, value_of)
     reference = run["reference"]
     for arm in used:
         if arm == reference:
             continue
+        judged = []
+        for entry in entries:
+            comparison = shortage.nothing_said(entry, short, used, (reference, arm))
+            if comparison is None:
+                judged.append(entry)
+            else:
+                entry["versus"][arm] = {**_versus_entry(comparison), "calibrated": False}
         if kind == "icount":
-            _exact_versus(entries, reference, arm, rules)
+            _exact_versus(judged, reference, arm, rules)
         else:
-            _versus(entries, reference, arm, used, rules, calibration)
-        _override(entries, reference, arm, boots, used, kind)
+            _versus(judged, reference, arm, used, rules, calibration)
+        _override(judged, reference, arm, boots, used, kind)
     results["tests"] += entries
+    all_boots, used = used, shortage.without(used, short)
     tallies = {
         arm: [(boot["about"].get("pair") or 0, tally.BootTally(boot["digest"], schema)) for boot in members]
         for arm, members in used.items()
@@ -296,7 +311,7 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
     results["overhead"] += observed.overhead(digests, point)
     results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
     results["matrix"] += observed.matrix(digests, point)
-    return used
+    return all_boots
 
 
 def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:

@@ -10,6 +10,8 @@ Counters come from the schema records: this file knows none by name. It sums CPU
 (caches, locks, nodes) apart; only values other than 0 are kept. Sums are differences, maxima and gauges
 the value at the round's end.
 
+A test that ran out of memory is skipped, and its rounds, if it had some before, are not in the result.
+
 What it deliberately does not do: judge. Whether the CPUs were parallel is the one exception, since a
 boot is void without it: see PARALLEL_RATE.
 """
@@ -155,7 +157,8 @@ class Digest:
             "parallel": parallel(self.checks, (self.hello or {}).get("knobs")),
             "tests": tests,
             "skipped": [
-                {"name": body["name"], "reason": body["skip"]}
+                {"name": body["name"], "reason": body["skip"],
+                 **({"shortage": body["shortage"]} if body.get("shortage") else {})}
                 for (kind, _), body in sorted(self.objects.items())
                 if kind == "test" and body.get("skip")
             ],
@@ -239,7 +242,8 @@ class _Rounds:
                 self._sample(record.body, record.stream)
             else:
                 self._bench(record.body)
-        return [self._test(number, rounds) for number, rounds in sorted(self.tests.items())]
+        return [self._test(number, rounds) for number, rounds in sorted(self.tests.items())
+                if not self.objects.get(("test", number), {}).get("shortage")]
 
     def _sample(self, rows: list, stream: int) -> None:
         """A gauge counts from the boot's own stream only: its full samples say what differs from the full sample

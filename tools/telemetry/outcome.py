@@ -2,7 +2,8 @@
 
 Pure. Only a bye with outcome ok says that a boot went well: QEMU also exits 0 after a triple fault, and a
 process may end well while the stream was cut. Guest faults count against an arm; void boots do not. A boot that ran
-out of time because the host had none for its CPUs is the host's fault, not the arm's.
+out of time because the host had none for its CPUs is the host's fault, not the arm's; one that had time and said nothing
+in it hung, however busy the host was.
 """
 
 import re
@@ -28,6 +29,11 @@ GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
 VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, LEFT_OUT)
 ABSENT_CPU = "the CPU with APIC id "  # how a warning begins that names a CPU which did not come
 STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
+# A kernel that samples sends something at least once a second, timed section or not. One that is silent for twice that,
+# not counting what its CPU 0 waited for the host, is stuck.
+HUNG_SECONDS = 2.0
+# Knobs under which it may be silent for long, at other values than these.
+SPEAKS = {"telemetry.hz": lambda value: value != "0", "kbench.ops": lambda value: value == "0"}
 
 
 def _panic_text(panic):
@@ -93,10 +99,12 @@ def classify(exit_status, timed_out, digest, console=""):
     return INCOMPLETE, f"no bye; the machine {how}"
 
 
-def starved(found, ran, waited):
+def starved(found, ran, waited, silent=0.0, knobs=None):
     """(outcome, reason) again, void if the time ran out while the CPUs waited for a host CPU for longer than they had
-    one. ran, waited: seconds of each CPU, None where the host does not say."""
+    one. ran, waited: seconds of each CPU, None where the host does not say; silent: seconds of the guest's own time."""
     if found[0] not in (TIMEOUT, HANG) or not ran or not waited or None in (*ran, *waited):
+        return found
+    if silent >= HUNG_SECONDS and knobs and all(speaks(knobs.get(name)) for name, speaks in SPEAKS.items()):
         return found
     had = sum(ran) / max(sum(ran) + sum(waited), 1e-9)
     if had >= STARVED_SHARE:

@@ -55,6 +55,12 @@ def boot_figures(result):
     return found
 
 
+def short_tests(result):
+    """A line for each test that ran out of memory in this boot."""
+    return [f"skipped {entry['name']}: {entry['reason']}" for entry in (result or {}).get("skipped") or []
+            if entry.get("shortage")]
+
+
 class Plain:
     """One line an event, for logs and pipes. quiet: only what is not routine."""
 
@@ -76,6 +82,8 @@ class Plain:
 
     def ended(self, boot, result, total, done):
         self.tally.ended(boot["seconds"], total, done)
+        for line in short_tests(result):
+            self.say(f"boot {boot['id']}: {line}")
         if self.quiet and boot["outcome"] == "ok":
             return
         left = self.tally.left()
@@ -124,6 +132,8 @@ class Rich(Plain):
 
     def ended(self, boot, result, total, done):
         self.tally.ended(boot["seconds"], total, done)
+        for line in short_tests(result):
+            self.console.print(Text(f"boot {boot['id']}: {line}", style="yellow"))
         if boot["outcome"] != "ok":
             reason = f": {boot['reason']}" if boot["reason"] else ""
             self.console.print(Text(f"boot {boot['id']}: {boot['outcome']}{reason}",

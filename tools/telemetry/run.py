@@ -410,7 +410,8 @@ def judge(folder, ended, arguments, knobs):
         shutil.copyfile(folder / "console.log", folder / "telemetry.bin")
     result = digest_or_none(folder, shared)
     verdict = outcome.classify(ended.exit_status, ended.timed_out, result, _console(folder))
-    verdict = outcome.starved(verdict, ended.vcpu_seconds, ended.vcpu_wait_seconds)
+    verdict = outcome.starved(verdict, ended.vcpu_seconds, ended.vcpu_wait_seconds, ended.silent_seconds,
+                              ((result or {}).get("hello") or {}).get("knobs"))
     if verdict[0] == outcome.FAILED_START:
         verdict = (verdict[0], f"{verdict[1]}: {qemu.start_failure(folder)}")
     if verdict[0] == outcome.OK:

@@ -144,7 +144,7 @@ _BODIES = {
         {"size": unsigned, "capacity": unsigned, "slab": unsigned,
          "objects": unsigned, "state": unsigned, "limits": mapping(unsigned), "class": text, "unit": text, "shape": text,
          "cpus": unsigned,
-         "skip": text},
+         "skip": text, "shortage": mapping(unsigned)},
     ),
     "bench": (
         {"phase": one_of("begin", "end", "result"), "test": unsigned, "round": unsigned},

@@ -60,6 +60,8 @@ class Header(Panel):
             losses = f"{boot.lost:,} records lost, {boot.damaged:,} frames damaged"
         elif boot is not None and boot.left_out:
             losses = shorten("left out: " + "; ".join(map(leftout.amount, boot.left_out)), 60)
+        if boot is not None and boot.skipped():
+            losses += ("; " if losses else "") + f"{len(boot.skipped())} tests skipped"
         paint = arm_colour(state, boot.arm) if boot is not None else "#444444"
         return (state.title, warning), (state.where(), paint, losses)
 

@@ -155,9 +155,11 @@ class BootState:
 
     def _take_object(self, record: Record) -> None:
         body = record.body
-        if body["kind"] == "test" and len(self.tests) < TESTS_MOST:
-            test = Test(body["name"], body.get("unit", ""), body.get("skip", ""))
-            self.tests.setdefault(body["id"], test)
+        if body["kind"] == "test" and (body["id"] in self.tests or len(self.tests) < TESTS_MOST):
+            test = self.tests.setdefault(body["id"], Test(body["name"], body.get("unit", "")))
+            test.skip = body.get("skip", "")
+            if test.skip:  # its memory ran out: what it had does not count
+                test.values.clear()
         elif body["kind"] == "cache" and len(self.caches) < KEYS_MOST:
             cache = Cache(body["name"], body.get("capacity", 0), body.get("limits", {}))
             self.caches[body["id"]] = cache
@@ -179,6 +181,9 @@ class BootState:
             self.timed = False
         elif test and body["operations"]:
             test.values.append(self._per_operation(test, body))
+
+    def skipped(self) -> list[Test]:
+        return [test for test in self.tests.values() if test.skip]
 
     def _per_operation(self, test: Test, body: dict) -> float:
         """In the test's unit: cycles are instructions where the unit says so, else turned into

@@ -28,6 +28,7 @@ SPARK_MOST = 36
 TESTS = 10
 LOCKS = 6
 LEFT_OUT_SHOWN = 6
+SKIPPED = 4
 BARN_TITLE = "from barn"  # and not from slabs: of the objects that the front end was brought
 
 
@@ -94,6 +95,11 @@ def header(state) -> Text:
         text.append("\nover-committed: more CPUs than the host has", style="red")
     for entry in boot.left_out[:LEFT_OUT_SHOWN]:
         text.append("\n").append_text(_plain(f"left out: {leftout.text(entry)}", "red"))
+    skipped = boot.skipped()
+    for test in skipped[:SKIPPED]:
+        text.append("\n").append_text(_plain(f"skipped: {test.name}: {test.skip}", "not bold yellow"))
+    if len(skipped) > SKIPPED:
+        text.append(f"\nand {len(skipped) - SKIPPED} more tests skipped", style="not bold yellow")
     return text
 
 

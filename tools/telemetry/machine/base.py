@@ -88,6 +88,7 @@ class Finished:
     vcpu_wait_seconds: list  # ... and its time waiting for one: what a busy host took
     host: dict  # load, steal
     pinned: list = dataclasses.field(default_factory=list)
+    silent_seconds: float = 0.0  # the longest that nothing came, less what CPU 0 waited for a host CPU meanwhile
 
 
 def topology_cpus(topology):
@@ -120,6 +121,9 @@ class Running:
         self.started = now()
         self.began = time.monotonic()
         self.used = {}  # tid → (ran, waited)
+        self.outputs = ()  # what the guest writes to, where that can be watched
+        self.heard = None  # (bytes so far, when the last came, what CPU 0 had waited then); None: nothing yet
+        self.silent = 0.0
         self.times_before = facts.cpu_times()
 
     @property
@@ -131,6 +135,21 @@ class Running:
             seconds = facts.thread_seconds(self.process.pid, tid)
             if seconds is not None:
                 self.used[tid] = seconds
+        self.listen()
+
+    def listen(self):
+        """How long the guest has said nothing of its own accord: time in which CPU 0 waited for the host does not count,
+        nor what passes before its first byte."""
+        try:
+            size = sum(os.stat(path).st_size for path in self.outputs)
+        except OSError:
+            return
+        waited = (self.used.get(self.threads[0], (0.0, 0.0))[1] if self.threads else None)
+        now = time.monotonic()
+        if size and waited is not None:
+            if self.heard is None or size != self.heard[0]:
+                self.heard = size, now, waited
+            self.silent = max(self.silent, now - self.heard[1] - (waited - self.heard[2]))
 
     def thread_times(self, which):
         times = [self.used.get(tid, (0.0, 0.0))[which] for tid in self.threads]
@@ -168,7 +187,7 @@ class Running:
             seconds=round(time.monotonic() - self.began, 3), started=self.started, ended=now(),
             vcpu_seconds=self.thread_times(0), vcpu_wait_seconds=self.thread_times(1),
             host={"load": facts.load(), "steal": facts.steal_share(self.times_before, facts.cpu_times())},
-            pinned=self.pinned)
+            pinned=self.pinned, silent_seconds=round(self.silent, 3))
 
     def kill(self):
         child.end(self.process)

@@ -34,7 +34,9 @@ def start(machine, image, arguments, boot_dir):
             process = child.start(argv, cwd=boot_dir, stdout=log, stderr=log, pass_fds=[arguments_fd])
         finally:
             os.close(arguments_fd)
-    return HostRunning(process, machine.timeout, machine.cpus)
+    running = HostRunning(process, machine.timeout, machine.cpus)
+    running.outputs = (boot_dir / "console.log", boot_dir / "telemetry.bin")
+    return running
 
 
 class HostRunning(base.Running):

@@ -100,6 +100,7 @@ def start(machine, image, arguments, boot_dir, gdb_port=None, chipset="q35", ext
             if arguments_fd is not None:
                 os.close(arguments_fd)
     running = QemuRunning(process, machine.timeout, ours)
+    running.outputs = (boot_dir / "console.log", boot_dir / "telemetry.bin")
     try:
         _release(running, ours, machine, hold=bool(gdb_port))
     except BaseException:
