@@ -453,12 +453,11 @@ static void made_dtor(void *p)
     z.destructed++;
 }
 
-static void op_create(void)
+static void create(unsigned i, u8 how, u16 size)
 {
     static const char *const names[TYPED] = {"t0", "t1", "t2", "t3", "t4", "t5"};
-    unsigned i = take() % TYPED, before = heap_cache_count(z.h);
-    u8 how = take();
-    struct kmem_cache_args a = {.name = names[i], .size = 1 + take16() % KMALLOC_MAX_SMALL};
+    struct kmem_cache_args a = {.name = names[i], .size = 1 + size % KMALLOC_MAX_SMALL};
+    unsigned before = heap_cache_count(z.h);
 
     if (z.typed[i])
         return;
@@ -472,6 +471,14 @@ static void op_create(void)
         z.tables += machine_table_pages(sizeof(struct kmem_cache));
     if (z.typed[i] && a.align)
         MUST(z.typed[i]->slot % a.align == 0);
+}
+
+static void op_create(void)
+{
+    unsigned i = take() % TYPED;
+    u8 how = take();
+
+    create(i, how, take16());
 }
 
 static void destroy(unsigned i)
@@ -489,9 +496,35 @@ static void destroy(unsigned i)
         z.typed[i] = NULL;
 }
 
+/* Its last object is freed, it is destroyed, gives nothing while it is dead, and is made again of another shape. */
+static void remake(unsigned i)
+{
+    struct kmem_cache *c = z.typed[i];
+    u64 busy = 1;
+    u8 how;
+
+    if (!c)
+        return;
+    for (unsigned b = z.s.count; b-- > 0;)
+        if (z.s.live[b].owner == OWNER_CACHE && z.s.live[b].cache == c)
+            free_block(&z.s.live[b], (u8)b);
+    destroy(i);
+    MUST(!z.typed[i]);
+    MUST(kmem_cache_alloc(c) == NULL);
+    MUST(!kmem_cache_destroy(c, &busy) && busy == 0);
+    how = take();
+    create(i, how, take16());
+    MUST(!z.typed[i] || z.typed[i] == c);
+}
+
 static void op_destroy(void)
 {
-    destroy(take() % TYPED);
+    u8 how = take();
+
+    if (how & 0x80)
+        remake(how % TYPED);
+    else
+        destroy(how % TYPED);
 }
 
 static void op_shrink(void)

@@ -505,7 +505,7 @@ TEST(a_dead_cache_gives_and_takes_nothing)
             struct test_heap t;
             struct sheaf *s;
             void *p[40], *old;
-            u64 pages;
+            u64 pages, busy = 7;
 
             REQUIRE(heap_new(&t, arms[a], 32, 2));
             c = kmem_cache_create(t.h, &args);
@@ -518,6 +518,8 @@ TEST(a_dead_cache_gives_and_takes_nothing)
             EXPECT_TRUE(kmem_cache_destroy(c, NULL)); /* s is empty: it holds nothing of c */
             pages = heap_pages_free(t.h);
 
+            EXPECT_FALSE(kmem_cache_destroy(c, &busy)); /* once is enough */
+            EXPECT_EQ(busy, 0u);
             EXPECT_NULL(kmem_cache_alloc(c));
             EXPECT_FALSE(kmem_cache_alloc_bulk(c, 40, p));
             EXPECT_NULL(kmem_cache_prefill_sheaf(c, 1));
