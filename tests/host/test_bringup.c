@@ -34,6 +34,7 @@ static NORETURN void come_up(const char *args, unsigned cpus, unsigned after, in
                              .args = args,
                              .hypervisor = "",
                              .cpus_found = cpus,
+                             .cpus = cpus,
                              .cycles_hz = plat_cycles_hz(),
                              .memory_bytes = bytes,
                              .ranges = 1};

@@ -237,7 +237,8 @@ static void hello_and_reader(void *info)
 
 static bool hello_arrives(const char *args)
 {
-    struct bootinfo info = {.platform = "host", .args = args, .cpus_found = 2, .memory_bytes = 1};
+    struct bootinfo info = {
+        .platform = "host", .args = args, .cpus_found = 2, .cpus = 2, .memory_bytes = 1};
 
     if (!lab_new("", 2))
         return false;
@@ -338,7 +339,8 @@ static u64 number_in(size_t map, const char *key)
 
 TEST(hello_and_bye_carry_what_was_left_out)
 {
-    struct bootinfo info = {.platform = "host", .args = "", .cpus_found = 1, .memory_bytes = 1};
+    struct bootinfo info = {
+        .platform = "host", .args = "", .cpus_found = 1, .cpus = 1, .memory_bytes = 1};
     u64 before = left_out_read(LEFT_OUT_memory).amount;
     const struct record *r;
     size_t at;

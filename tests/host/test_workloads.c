@@ -509,6 +509,7 @@ TEST(a_session_goes_on_without_a_test_that_was_short)
                                    .args = "",
                                    .hypervisor = "",
                                    .cpus_found = 2,
+                                   .cpus = 2,
                                    .cpu = {{.started = true}, {.started = true}}};
     const struct record *r;
 
