@@ -1,9 +1,8 @@
 """The judge of mutants: a mutant is noticed if its one test ends in any way but well."""
 
 import importlib.util
-from pathlib import Path
-
 import re
+from pathlib import Path
 
 import pytest
 
