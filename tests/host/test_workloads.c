@@ -23,7 +23,7 @@
 #include "wire_reader.h"
 
 #define CPUS_MAX 4u
-#define RUNS     48u
+#define RUNS     32u
 
 /* -- a laboratory -- */
 
