@@ -37,6 +37,38 @@ TEST(a_prefilled_sheaf_cannot_fail)
 }
 
 /* A trap: a fill that ends half-way. What it has must be flushed before the sheaf is freed. */
+/* On one CPU nobody else can be asked. All free objects lie in the CPU's sheaves, which an oversize prefill does
+ * not look into: the reclaim in the middle of it brings them to their slab, which is found then. */
+TEST(what_a_reclaim_brought_to_the_slabs_is_found)
+{
+    const struct kmem_cache_args args = {.name = "last", .size = 64, .front_capacity = 16};
+    struct test_heap t;
+    struct kmem_cache *c;
+    struct sheaf *held, *s;
+    void *p[24];
+
+    REQUIRE(heap_new(&t, "front=sheaf pcp=off", 32, 1));
+    REQUIRE((c = kmem_cache_create(t.h, &args)) != NULL);
+    REQUIRE((held = kmem_cache_prefill_sheaf(c, 24)) !=
+            NULL); /* keeps a slab of such sheaves alive */
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+        REQUIRE((p[i] = kmem_cache_alloc(c)) != NULL);
+    while (alloc_pages(t.h, 0))
+        ;
+    while (c->node[0].free_objects)
+        REQUIRE(kmem_cache_alloc(c) != NULL);
+    for (unsigned i = 0; i < ARRAY_SIZE(p); i++)
+        REQUIRE(kmem_cache_free(c, p[i]));
+    EXPECT_EQ(c->node[0].free_objects, 0u);
+    s = kmem_cache_prefill_sheaf(c, 20);
+    EXPECT_TRUE(s != NULL);
+    if (s)
+        kmem_cache_return_sheaf(c, s);
+    kmem_cache_return_sheaf(c, held);
+    EXPECT_TRUE(heap_good(&t));
+    heap_delete(&t);
+}
+
 TEST(a_half_filled_sheaf_is_flushed_before_it_is_freed)
 {
     for (unsigned a = 0; a < ARRAY_SIZE(fronts); a++)
