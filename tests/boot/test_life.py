@@ -7,7 +7,7 @@ import re
 import pytest
 
 SAID = re.compile(r'remake: (\d+) rounds, (\d+) objects, (\d+) shortages elsewhere')
-ROUNDS = 30000 if os.environ.get('HAYLOFT_LONG') else 500
+ROUNDS = 30000 if os.environ.get('HAYLOFT_LONG') else 3000
 
 
 @pytest.mark.parametrize('front', ['none', 'bounded', 'magazine', 'sheaf'])
