@@ -29,11 +29,11 @@ void memory_refusal(struct memory_refusal *r, u64 usable, const char *what, u64 
     while (block < bytes)
         block <<= 1;
     piece = heap_largest_block(kheap);
-    if (piece < block && block <= free) {
+    if (block <= free && (piece < block || !bytes)) { /* 0: of unknown size, and larger than any */
         fmt(r->reason, sizeof(r->reason), "no piece of memory is large enough for %s", what);
         r->of_have = "in one piece";
         r->have = piece;
-        r->need = block;
+        r->need = MAX(block, bytes ? block : 2 * piece);
         return;
     }
     fmt(r->reason, sizeof(r->reason), "too little memory for %s", what);

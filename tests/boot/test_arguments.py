@@ -10,7 +10,8 @@ from booting import REFUSED, ROOT
 def test_they_arrive_intact(boot):
     args = 'kbench=0 selfcheck=0 tests=malloc/*,yield/* telemetry.hz=5'
     hello = boot(args).sound().one('hello')
-    assert hello['args'] == args
+    # On a slow host the boot is given a longer deadline, behind its own arguments (booting.py).
+    assert hello['args'].startswith(args) and re.fullmatch(r'( deadline=\d+)?', hello['args'][len(args):])
     assert hello['knobs']['tests'] == 'malloc/*,yield/*'
     assert hello['knobs']['telemetry.hz'] == '5'
     assert hello['refused'] == []
