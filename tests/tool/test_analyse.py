@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import random
 import shutil
 
 import pytest
@@ -105,12 +106,35 @@ def test_what_goes_by_time_is_not_changed_by_an_arm_that_is_faster():
         return made
 
     about = {"unit": "ops", "kind": "sum"}
-    found = tally.counters({"A": boots(10**6, 10**6), "B": boots(5 * 10**6, 10**5)}, "A",
-                           {"records": about, "slow": about}, {}, tally.verdict.Rules())
+    arms = {"A": boots(10**6, 10**6), "B": boots(5 * 10**6, 10**5)}
+    found = tally.counters([tally.Point({}, arms)], "A", {"records": about, "slow": about}, tally.verdict.Rules())
     of = {entry["name"]: entry["versus"]["B"] for entry in found if entry["test"] is None}
     assert of["records"]["change"] < -tally.SMALL_CHANGE and of["records"]["per_op_change"] < -0.7
     assert of["records"]["verdict"] == "undecided" and of["records"]["p"] > 0.05
     assert of["slow"]["verdict"] == "changed"
+
+
+def mixed_boots(rng, operations, per_operation, by_time):
+    made = []
+    for pair in range(1, 7):
+        one = tally.BootTally.__new__(tally.BootTally)
+        done = int(operations * rng.uniform(0.98, 1.02))
+        one.operations = {"t": done, None: done}
+        one.values = {("ticks", test, None): round(per_operation * done + by_time * rng.uniform(0.98, 1.02)) for test in ("t", None)}
+        one.incomplete = False
+        made.append((pair, one))
+    return made
+
+
+@pytest.mark.parametrize("per_operation, verdict", [(1.0, "undecided"), (3.0, "changed")])
+def test_a_counter_that_goes_by_operations_and_by_time_is_not_changed_by_speed(per_operation, verdict):
+    """Its sum rises and its figure an operation falls, both by far more than chance."""
+    rng = random.Random(4)
+    arms = {"A": mixed_boots(rng, 10**6, 1.0, 10**6), "B": mixed_boots(rng, 3 * 10**6, per_operation, 10**6)}
+    about = {"ticks": {"unit": "ops", "kind": "sum"}}
+    for entry in tally.counters([tally.Point({}, arms)], "A", about, tally.verdict.Rules()):
+        assert entry["versus"]["B"]["p"] <= 0.05 and entry["versus"]["B"]["change"] > 0.5
+        assert entry["versus"]["B"]["verdict"] == verdict
 
 
 def test_change_is_null_from_nothing(archive):

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import synth
-from telemetry import analyse, distance, distrust, stats, verdict
+from telemetry import analyse, distance, distrust, readings, stats, verdict
 from telemetry.report import content
 
 ROUNDS, PAIRS = 12, 6
@@ -212,8 +212,9 @@ def test_as_measured_if_asked(moved_run):
 def results_with(shift_of_b):
     rng = np.random.default_rng(12)
     arms = {"A": rng.normal(-9.3, 0.02, PAIRS).tolist(), "B": rng.normal(-9.3 + shift_of_b, 0.02, PAIRS).tolist()}
-    return {"arms": {"A": "", "B": ""}, "reference": "A",
-            "tests": [{"name": "maple/all-cpus", "distance": {"slope": 0.8, "roundtrip": arms}}, {"name": "x", "distance": None}]}
+    tests = [{"name": "maple/all-cpus", "distance": {"slope": 0.8, "roundtrip": arms, "own": arms}}, {"name": "x", "distance": None}]
+    readings.look(tests, "A", {arm: list(range(1, PAIRS + 1)) for arm in "AB"})
+    return {"arms": {"A": "", "B": ""}, "reference": "A", "tests": tests}
 
 
 @pytest.mark.parametrize("shift, said", [(0.0, ""), (np.log(3), "further apart in B"), (-np.log(3), "closer together in B")])

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from telemetry import distrust, pace, stats, verdict
+from telemetry import distrust, pace, readings, stats, verdict
 
 ROUNDS, PAIRS = 12, 6
 
@@ -120,8 +120,9 @@ def test_a_difference_stays_visible():
 def results_with(yardstick_of_b):
     rng = np.random.default_rng(11)
     arms = {"A": rng.normal(11.5, 0.02, PAIRS).tolist(), "B": rng.normal(yardstick_of_b, 0.02, PAIRS).tolist()}
-    return {"arms": {"A": "", "B": ""}, "reference": "A",
-            "tests": [{"name": "malloc/64/solo", "pace": {"slope": 0.8, "yardstick": arms}}, {"name": "x", "pace": None}]}
+    tests = [{"name": "malloc/64/solo", "pace": {"slope": 0.8, "yardstick": arms}}, {"name": "x", "pace": None}]
+    readings.look(tests, "A", {arm: list(range(1, PAIRS + 1)) for arm in "AB"})
+    return {"arms": {"A": "", "B": ""}, "reference": "A", "tests": tests}
 
 
 @pytest.mark.parametrize("level, said", [(11.5, False), (11.5 + np.log(1.2), True), (11.5 - np.log(1.2), True)])

@@ -2,8 +2,8 @@
 
 The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
 with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
-and test (the geometric mean of its rounds) goes into the verdicts; every axis point is a family of its
-own, and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py), and so
+and test (the geometric mean of its rounds) goes into the verdicts; the tests of all axis points are one family,
+and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py), and so
 is a changed distance between CPUs (distance.py). Everything that limits what the numbers mean becomes a warning, a value with a kind
 and a text.
 
@@ -18,12 +18,14 @@ import concurrent.futures
 import json
 import os
 import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import numpy as np
 
-from . import calibrate, digest, distance, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
+from . import calibrate, digest, distance, distrust, expect, figures, levels, limits, observed, pace, readings, settle, tally
+from . import units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
 from .outcome import GUEST_FAULTS, INCOMPLETE, OK
@@ -83,11 +85,12 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         {key: about.get(key) for key in ("name", "unit", "kind", "scope", "doc", "formula")}
         for about in schema.values()
     ]
-    for point in points:
-        here = [boot for boot in boots if boot["about"].get("point", {}) == point]
-        used = _judge_point(results, point, here, run, kind, rules, calibration, schema)
+    places = [_describe_point(results, point, boots, run, kind, schema) for point in points]
+    _judge(places, run, kind, rules, calibration)
+    results["counters"] = tally.counters([place.tallies for place in places], run["reference"], schema, rules)
+    for place in places:
         if not results["barn"]:  # of the first point that has one
-            results["barn"] = levels.barn(run_dir, used, point, schema)
+            results["barn"] = levels.barn(run_dir, place.used, place.point, schema)
     results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
     results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
     return _no_nan(results)
@@ -258,7 +261,24 @@ def _published(name: str | None) -> dict | None:
 # -- judging --------------------------------------------------------------------------------------
 
 
-def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -> None:
+@dataclass
+class _Place:
+    """One axis point on the way to its verdicts."""
+
+    point: dict
+    boots: list[dict]
+    used: dict[str, list[dict]]  # by arm
+    entries: list[dict]  # of results.json, the point's tests
+    tallies: tally.Point
+    ends: dict[str, list] = field(default_factory=dict)  # by test whose arms feel the distance differently: distance.py
+
+    def pairs(self, arm: str) -> list[int]:
+        return [boot["about"].get("pair") or 0 for boot in self.used[arm]]
+
+
+def _describe_point(results, point, boots, run, kind, schema) -> _Place:
+    """Everything about a point but verdicts on times and counters; those are about all points together."""
+    boots = [boot for boot in boots if boot["about"].get("point", {}) == point]
     used = {arm: [boot for boot in boots if boot["used"] and boot["about"]["arm"] == arm] for arm in run["arms"]}
     value_of = "cycles_per_op" if kind == "icount" else "ns_per_op"
     tests = _test_table(used, value_of)
@@ -268,33 +288,54 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
         arms = {arm: {"median": units.middle(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
                         "arms": arms, "pace": None, "distance": None, "versus": {}})
-    if kind != "icount" and run.get("pace", "adjust") == "adjust":
-        _take_pace_out(entries, used, value_of)
-        _take_distance_out(entries, used, value_of)
-    reference = run["reference"]
-    for arm in used:
-        if arm == reference:
-            continue
-        if kind == "icount":
-            _exact_versus(entries, reference, arm, rules)
-        else:
-            _versus(entries, reference, arm, used, rules, calibration)
-        _override(entries, reference, arm, boots, used, kind)
-    results["tests"] += entries
+    _rounds_summed(entries, used, value_of)
     tallies = {
         arm: [(boot["about"].get("pair") or 0, tally.BootTally(boot["digest"], schema)) for boot in members]
         for arm, members in used.items()
     }
-    results["counters"] += tally.counters(tallies, reference, schema, point, rules)
+    place = _Place(point, boots, used, entries, tally.Point(point, tallies))
+    if kind != "icount" and run.get("pace", "adjust") == "adjust":
+        _take_pace_out(entries, used, value_of)
+        _take_distance_out(place, value_of)
+        readings.look(entries, run["reference"], {arm: place.pairs(arm) for arm in used})
+    results["tests"] += entries
     results["locks"] += tally.locks(tallies, schema, point)
     held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
     results["footprint"] += [{"point": point, **entry} for entry in held]
     digests = {arm: [boot["digest"] for boot in members] for arm, members in used.items()}
-    results["figures"] += figures.entries(digests, point, reference)
+    results["figures"] += figures.entries(digests, point, run["reference"])
     results["overhead"] += observed.overhead(digests, point)
     results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
     results["matrix"] += observed.matrix(digests, point)
-    return used
+    return place
+
+
+def _judge(places: list[_Place], run, kind, rules, calibration) -> None:
+    """The tests of all points are one family."""
+    reference = run["reference"]
+    for arm in run["arms"]:
+        if arm == reference:
+            continue
+        if kind == "icount":
+            for place in places:
+                _exact_versus(place.entries, reference, arm, rules)
+        else:
+            _versus(places, reference, arm, rules, calibration, _pairs_made(places, run))
+        for place in places:
+            _override(place.entries, reference, arm, place.boots, place.used, kind, rules)
+
+
+def _pairs_made(places: list[_Place], run: dict) -> int:
+    """The last pair that was booted or given up, whatever came of it."""
+    tried: dict[int, dict[str, int]] = {}
+    for boot in (boot for place in places for boot in place.boots):
+        about = boot["about"]
+        pair = tried.setdefault(about.get("pair") or 0, {})
+        pair[about["arm"]] = max(pair.get(about["arm"], 0), about.get("attempt") or 1)
+    last = max(tried, default=0)
+    whole = run.get("state") == "done" or set(run["arms"]) <= set(tried.get(last, {}))
+    given_up = max(tried.get(last, {}).values(), default=0) > (run.get("retries") or 0)
+    return last if whole or given_up else last - 1
 
 
 def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
@@ -312,6 +353,15 @@ def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
     return tests
 
 
+def _rounds_summed(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+    """`means`, beside the boots' figures: the arithmetic mean of a boot's rounds, as measured. It is the time that they took
+    together, so it has what one slow round adds."""
+    for entry in entries:
+        for arm, boots in zip(used, _rounds_of(entry, used)):
+            values = [[r[value_of] for r in rounds if r.get(value_of)] for rounds in boots]
+            entry["arms"][arm]["means"] = [mean(own) if own else None for own in values]
+
+
 def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
     """Where the yardstick allows it, the boots' figures at one pace; as measured they go to `raw`."""
     for entry in entries:
@@ -323,9 +373,10 @@ def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: s
         _replace_figures(entry, used, found.figures)
 
 
-def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+def _take_distance_out(place: _Place, value_of: str) -> None:
     """Where the probes allow it, the figures of tests on several CPUs at the run's usual distance between them."""
-    for entry in entries:
+    used = place.used
+    for entry in place.entries:
         if entry["cpus"] == 1:
             continue
         rounds = _rounds_of(entry, used)
@@ -337,8 +388,12 @@ def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_o
         if found is None:
             continue
         entry["distance"] = {"slope": found.slope, "spread_before": found.spread[0], "spread": found.spread[1],
-                             "roundtrip": dict(zip(used, found.roundtrip))}
-        _replace_figures(entry, used, found.figures)
+                             "slopes": dict(zip(used, found.slopes)), "differ": found.ends is not None,
+                             "roundtrip": dict(zip(used, found.roundtrip)), "own": dict(zip(used, found.own))}
+        if found.ends is None:
+            _replace_figures(entry, used, found.figures)
+        else:
+            place.ends[entry["name"]] = [dict(zip(used, end)) for end in found.ends]
 
 
 def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:
@@ -354,24 +409,58 @@ def _replace_figures(entry: dict, used: dict[str, list[dict]], figures: list[lis
         here |= {"raw": here.get("raw") or here["boots"], "boots": own, "median": units.middle(own)}
 
 
-def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:
-    values = np.full((len(members), len(entries)), np.nan)
-    for column, entry in enumerate(entries):
-        for row, value in enumerate(entry["arms"][arm]["boots"]):
-            if value is not None and value > 0:
-                values[row, column] = np.log(value)
-    return verdict.Side(values, np.array([boot["about"].get("pair") or 0 for boot in members], dtype=int))
+def _side(places: list[_Place], arm: str, field_: str) -> verdict.Side:
+    """All points' tests side by side, a row a pair. field_: boots, or raw (as measured, where that is another figure)."""
+    blocks: dict[str, list] = {"figures": [], "means": [], "readings": []}
+    for place in places:
+        pairs = place.pairs(arm)
+        shape = len(pairs), len(place.entries)
+        for kind, rows in blocks.items():
+            rows.append((pairs, np.full(shape, np.nan)))
+        for column, entry in enumerate(place.entries):
+            about = entry["arms"][arm]
+            _fill_column(blocks["figures"][-1][1], column, about.get(field_) or about["boots"])
+            _fill_column(blocks["means"][-1][1], column, [a or b for a, b in zip(about["means"], about["boots"])])
+            found = entry["distance"]
+            if field_ == "boots" and found and not found["differ"]:
+                known = [np.nan if one is None else one for one in found["roundtrip"][arm]]
+                blocks["readings"][-1][1][:, column] = known
+    values, pairs = verdict.rows_by_pair(blocks["figures"])
+    return verdict.Side(values, pairs, *(verdict.rows_by_pair(blocks[kind])[0] for kind in ("means", "readings")))
 
 
-def _versus(entries, reference, arm, used, rules, calibration) -> None:
-    pairs = min(len(used[reference]), len(used[arm]))
-    noise = np.array([calibrate.noise_for(calibration, entry["name"], pairs) for entry in entries])
-    found = verdict.compare(
-        _side(entries, reference, used[reference]), _side(entries, arm, used[arm]), rules, noise
-    )
-    for entry, comparison, known in zip(entries, found, noise):
-        entry["versus"][arm] = _versus_entry(comparison)
+def _fill_column(table: np.ndarray, column: int, values: list) -> None:
+    for row, value in enumerate(values):
+        if value is not None and value > 0:
+            table[row, column] = np.log(value)
+
+
+def _versus(places: list[_Place], reference, arm, rules, calibration, made) -> None:
+    entries = [(place, entry) for place in places for entry in place.entries]
+    noise = np.array([calibrate.noise_for(calibration, entry["name"], min(len(place.used[reference]), len(place.used[arm])))
+                      for place, entry in entries])
+    judged = verdict.compare(_side(places, reference, "boots"), _side(places, arm, "boots"), rules, noise, made)
+    raw = judged
+    if any("raw" in about for _, entry in entries for about in entry["arms"].values()):
+        raw = verdict.compare(_side(places, reference, "raw"), _side(places, arm, "raw"), rules, noise, made)
+    for (place, entry), adjusted, measured, known in zip(entries, judged, raw, noise):
+        found = adjusted
+        if any("raw" in about for about in entry["arms"].values()):
+            found = settle.settle(adjusted, measured, list(distrust.known_arms(entry, arm).values()))
+        if entry["name"] in place.ends:
+            last = (rules.looks and max((look for look in rules.looks if look <= made), default=None)) or np.inf
+            ends = [tuple(np.log([value for value, pair in zip(end[a], place.pairs(a)) if value and pair <= last])
+                          for a in (reference, arm)) for end in place.ends[entry["name"]]]
+            found = settle.at_both_ends(found, ends, rules.minimum_effect, distrust.slopes_text(entry["distance"]))
+        entry["versus"][arm] = _versus_entry(found)
         entry["versus"][arm]["calibrated"] = bool(np.isfinite(known))
+        if any("raw" in about for about in entry["arms"].values()):
+            entry["versus"][arm] |= {"measured": _short_entry(measured), "adjusted": _short_entry(adjusted)}
+
+
+def _short_entry(comparison: verdict.Comparison) -> dict:
+    return {"ratio": comparison.ratio, "interval": list(comparison.interval), "p": comparison.p,
+            "verdict": comparison.verdict, "why": comparison.why}
 
 
 def _exact_versus(entries, reference, arm, rules) -> None:
@@ -387,18 +476,20 @@ def _versus_entry(comparison: verdict.Comparison) -> dict:
     return {
         "ratio": comparison.ratio,
         "interval": list(comparison.interval),
-        "level": verdict.LEVEL,
+        "level": comparison.level,
         "coverage": comparison.coverage,
         "p": comparison.p,
         "verdict": comparison.verdict,
         "why": comparison.why,
         "threshold": float(np.exp(comparison.threshold)),
+        "beyond": comparison.beyond,
+        "means": comparison.means,
         "pairs_needed": comparison.pairs_needed,
         "paired": comparison.paired,
     }
 
 
-def _override(entries, reference, arm, boots, used, kind) -> None:
+def _override(entries, reference, arm, boots, used, kind, rules) -> None:
     """What stands above any time: a machine that cannot show it, an arm that keeps failing."""
     faults = {
         a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") in GUEST_FAULTS)
