@@ -28,7 +28,7 @@ from . import calibrate, digest, distance, distrust, expect, figures, levels, li
 from . import units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
-from .outcome import GUEST_FAULTS, INCOMPLETE, OK
+from .outcome import GUEST_FAULTS, INCOMPLETE, NOT_PARALLEL, OK
 
 SCHEMA = 1
 PARALLEL_DIGESTS = 8  # boots to digest from which more than one process is worth its start
@@ -298,6 +298,8 @@ def _describe_point(results, point, boots, run, kind, schema) -> _Place:
         _take_pace_out(entries, used, value_of)
         _take_distance_out(place, value_of)
         readings.look(entries, run["reference"], {arm: place.pairs(arm) for arm in used})
+    for entry in entries:
+        _spreads(entry, used)
     results["tests"] += entries
     results["locks"] += tally.locks(tallies, schema, point)
     held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
@@ -351,6 +353,17 @@ def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
                 )
                 about["values"][arm][row] = test.get(value_of)
     return tests
+
+
+def _spreads(entry: dict, used: dict[str, list[dict]]) -> None:
+    """How far an arm's boots scatter, and which was the slowest."""
+    for arm, members in used.items():
+        known = [(value, boot["about"]["id"]) for value, boot in zip(entry["arms"][arm]["boots"], members) if value]
+        logs = np.log([value for value, _ in known])
+        entry["arms"][arm]["spread"] = float(np.expm1(np.std(logs, ddof=1))) if len(known) > 1 else None
+        entry["arms"][arm]["worst"] = dict(zip(("value", "boot"), max(known))) if known else None
+        sums = [one for one in entry["arms"][arm]["means"] if one]
+        entry["arms"][arm]["mean"] = mean(sums) if sums else None
 
 
 def _rounds_summed(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
@@ -495,7 +508,10 @@ def _override(entries, reference, arm, boots, used, kind, rules) -> None:
         a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") in GUEST_FAULTS)
         for a in (reference, arm)
     }
-    broken = verdict.unreliable(faults[reference], faults[arm])
+    void = {a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") == NOT_PARALLEL)
+            for a in (reference, arm)}
+    broken = verdict.unreliable(faults[reference], faults[arm], distrust.by_arm(void))
+    excess = faults[arm] + void[arm] - faults[reference] - void[reference]
     knobs = [b["about"].get("knobs") or {} for a in (reference, arm) for b in used[a][:1]]
     for entry in entries:
         versus = entry["versus"][arm]
@@ -504,6 +520,12 @@ def _override(entries, reference, arm, boots, used, kind, rules) -> None:
             versus.update(verdict="refused", why=f"not judged on {kind}: {reason}", pairs_needed=None)
         elif broken:
             versus.update(verdict="unreliable", why=broken, pairs_needed=None)
+        elif versus["verdict"] == "no difference" and excess and kind != "icount":
+            sides = [np.log([value for value in entry["arms"][a]["boots"] if value]) for a in (reference, arm)]
+            if not verdict.survives_loss(*sides, excess, rules.minimum_effect, versus["level"]):
+                versus.update(verdict="undecided", why=f"{arm if excess > 0 else reference} lost {abs(excess)} more boot"
+                              f"{'s' if abs(excess) > 1 else ''} than {reference if excess > 0 else arm}; had they been slow, "
+                              "the interval would reach further: the boots that are left may be the quick ones")
 
 
 def _no_nan(value):

@@ -10,11 +10,12 @@ from collections import Counter
 
 import numpy as np
 
-from . import distance
-from .outcome import GUEST_FAULTS, OK
+from . import distance, stats
+from .outcome import GUEST_FAULTS, NOT_PARALLEL, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
+ONE_SIDED = 0.125  # arms that are alike lose boots so unevenly at most this often
 LASTING = 0.1  # of a boot's probes that find another distance: less is work beside it
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
@@ -133,8 +134,20 @@ def _failed(boots: list[dict], warn) -> None:
     kinds = Counter(about.get("outcome") or "unknown" for about in failed)
     guests = Counter(about["arm"] for about in failed if about.get("outcome") in GUEST_FAULTS)
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    by_arm = "; guest faults by arm: " + ", ".join(f"{a} {n}" for a, n in sorted(guests.items())) if guests else ""
-    warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){by_arm}")
+    void = Counter(about["arm"] for about in failed if about.get("outcome") == NOT_PARALLEL)
+    told = f"; guest faults by arm: {by_arm(guests)}" if guests else ""
+    told += f"; void by arm: {by_arm(void)}" if void else ""
+    warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){told}")
+    arms = {boot["about"]["arm"] for boot in boots}
+    lost = Counter({arm: guests[arm] + void[arm] for arm in arms})
+    most, least = max(lost, key=lambda arm: lost[arm]), min(lost, key=lambda arm: lost[arm])
+    if most != least and stats.one_sided_binomial(lost[most], lost[least]) <= ONE_SIDED:
+        warn("lost in one arm", f"boots of {most} were thrown away more often than of {least} ({lost[most]} and {lost[least]}): if "
+             "the slow ones run out of time, those that are left are the quick ones")
+
+
+def by_arm(counts: dict[str, int]) -> str:
+    return ", ".join(f"{arm} {count}" for arm, count in sorted(counts.items()) if count)
 
 
 def _losses(used: list[dict], warn) -> None:

@@ -302,9 +302,19 @@ def compare_exact(reference: float, arm: float, minimum_effect: float) -> Compar
     return entry
 
 
-def unreliable(reference_faults: int, arm_faults: int) -> str | None:
-    """Why an arm's times cannot be trusted next to the other's, or None."""
+def unreliable(reference_faults: int, arm_faults: int, void: str = "") -> str | None:
+    """Why an arm's times cannot be trusted next to the other's, or None. void: boots thrown away besides, in words."""
     more, fewer = max(reference_faults, arm_faults), min(reference_faults, arm_faults)
     if more - fewer < FAULT_EXCESS or stats.one_sided_binomial(more, fewer) > FAULT_CHANCE:
         return None
-    return f"guest faults: {reference_faults} in the reference, {arm_faults} in this arm"
+    return (f"guest faults: {reference_faults} in the reference, {arm_faults} in this arm"
+            + (f"; void besides: {void}" if void else ""))
+
+
+def survives_loss(reference: np.ndarray, arm: np.ndarray, excess: int, minimum_effect: float, level: float) -> bool:
+    """Whether *no difference* would still be said, had the boots that one arm lost beyond the other been slower than any: who
+    runs out of time is thrown away for being slow. excess: of the arm, or less than 0 of the reference."""
+    lost = np.full(abs(excess), LARGEST)
+    sides = (reference, np.concatenate([arm, lost])) if excess > 0 else (np.concatenate([reference, lost]), arm)
+    interval = stats.shift_between(*sides, level)
+    return interval is not None and _inside(interval, math.log1p(minimum_effect))
