@@ -91,7 +91,11 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
     for place in places:
         if not results["barn"]:  # of the first point that has one
             results["barn"] = levels.barn(run_dir, place.used, place.point, schema)
-    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
+    def boots_of(kind_, name, field_, test, point):
+        place = next(place for place in places if place.point == point)
+        return tally.boots_of(place.tallies, schema, kind_, name, field_, test)
+
+    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results, boots_of)
     results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
     return _no_nan(results)
 

@@ -1,9 +1,14 @@
 """Which boots, in which order: pure, decided before anything boots.
 
 A pair is one boot of every arm at one axis point. Points are interleaved: pair 1 of every point, then
-pair 2, so that a drift of the machine falls on all of them alike. Orders: abba reverses every second
-pair (three arms: ABC CBA); alternate never reverses, so it cannot tell an arm from a slot; random shuffles
-each pair with a recorded seed.
+pair 2, so that a drift of the machine falls on all of them alike. Orders:
+
+  random-blocks  two pairs are a block: the first in an order drawn with the recorded seed, the second in its reverse. So
+                 slots balance as in abba, and no rhythm of the machine can keep step with the arms
+  abba           every second pair reversed (three arms: ABC CBA); a host job that comes every fourth boot meets one arm
+  pairs          each pair's order drawn by itself: what comparing within pairs assumes, at the price of balance
+  alternate      never reversed, so it cannot tell an arm from a slot
+  random         what `pairs` is called in older files
 """
 
 import dataclasses
@@ -44,14 +49,19 @@ def draw(arms, points, pairs, order, seed):
     """The planned boots in order: a list of Slot. arms: their names."""
     shuffler = random.Random(seed)
     width = max(2, len(str(pairs)))
-    slots = []
+    slots: list[Slot] = []
+    blocks: dict[int, list[str]] = {}  # by point: the order of the second pair of the block that is open
     for pair in range(1, pairs + 1):
         for index, point in enumerate(points):
             names = list(arms)
             if order == "abba" and pair % 2 == 0:
                 names.reverse()
-            elif order == "random":
+            elif order in ("random", "pairs"):
                 shuffler.shuffle(names)
+            elif order == "random-blocks":
+                names = blocks.pop(index) if index in blocks else shuffler.sample(names, len(names))
+                if pair % 2:
+                    blocks[index] = names[::-1]
             for slot, name in enumerate(names):
                 slots.append(Slot(boot_id(pair, name, index, len(points), width=width), name, point, index, pair, slot))
     return slots
@@ -61,8 +71,8 @@ def warnings(arms, pairs, order):
     found = []
     if order == "alternate":
         found.append(ALTERNATE_WARNING)
-    if order == "abba" and pairs % 2 and pairs > 1:
-        found.append(f"{pairs} pairs: an odd number leaves abba unbalanced by one slot")
+    if order in ("abba", "random-blocks") and pairs % 2 and pairs > 1:
+        found.append(f"{pairs} pairs: an odd number leaves {order} unbalanced by one slot")
     if len(set(arms.values())) < len(arms):
         found.append("two arms have the same arguments: an A/A comparison")
     return found

@@ -81,7 +81,7 @@ def signed_rank_tail(n: int) -> tuple[float, ...]:
     return tuple(c / total for c in itertools.accumulate(counts))
 
 
-def _order_bounds(tail: tuple[float, ...], level: float) -> tuple[int, float]:
+def order_bounds(tail: tuple[float, ...], level: float) -> tuple[int, float]:
     """How many values to leave out at each end, and the coverage that this leaves."""
     wanted = (1 - level) / 2
     out = 0
@@ -95,7 +95,7 @@ def _bounded(values: np.ndarray, tail: tuple[float, ...], level: float) -> Inter
     shift = float(np.median(values))
     if len(values) < 2:
         return Interval(shift, None, None, 0.0)
-    out, coverage = _order_bounds(tail, level)
+    out, coverage = order_bounds(tail, level)
     if coverage <= 0:
         return Interval(shift, None, None, 0.0)
     values = np.sort(values)

@@ -269,6 +269,18 @@ def _median(values) -> float | None:
     return median(values) if values else None
 
 
+def boots_of(here: Point, schema: dict, kind: str, name: str, field: str, test: str | None) -> dict[str, list[float]]:
+    """One figure of an entry of results.json, boot by boot: a counter's sum, or a field of a lock class."""
+    if kind == "counter":
+        if (name, test, None) not in here.keys:
+            return {arm: [0.0] * len(boots) for arm, boots in here.arms.items()}  # never sent
+        column = here.keys.index((name, test, None))
+        return {arm: [float(v) for v in table.plain[:, column] if np.isfinite(v)] for arm, table in here.tables.items()}
+    names = [n for n, about in schema.items() if about["scope"] == "lock" and about["kind"] != "derived"]
+    return {arm: [_lock_row([_over_owners(tally.locks.get((name, test), {}), schema)], names, schema).get(field)
+                  for _, tally in boots] for arm, boots in here.arms.items()}
+
+
 # -- locks ----------------------------------------------------------------------------------------
 
 

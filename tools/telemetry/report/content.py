@@ -223,10 +223,12 @@ def _expectations(results: dict) -> list:
     for entry in results["expectations"]:
         where = words.point_text(entry.get("point") or {})
         values = ", ".join(f"{arm} = {units.number(value)}" for arm, value in entry["values"].items())
-        held = "yes" if entry["held"] else f"**no**{': ' + entry['reason'] if entry.get('reason') else ''}"
+        held = {True: "yes", None: "cannot tell"}.get(entry["held"], "**no**")
+        held += f": {entry['reason']}" if entry.get("reason") else ""
         table.rows.append([entry["test"] + (f" ({where})" if where else ""), entry["rule"], values, held])
-        table.marks.append("faster" if entry["held"] else "slower")
-    return [Heading("Expectations"), table]
+        table.marks.append({True: "faster", False: "slower"}.get(entry["held"], ""))
+    return [Heading("Expectations"), Paragraph("Asked of the boots, with the certainty of a verdict: a rule holds or does not only if "
+                                               "they show it, else they cannot tell. With --strict that fails too."), table]
 
 
 def _figures(results: dict) -> list:
