@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import synth
-from telemetry import analyse, distance, distrust, readings, stats, verdict
+from telemetry import analyse, distance, distrust, readings, settle, stats, verdict
 from telemetry.report import content
 
 ROUNDS, PAIRS = 12, 6
@@ -136,12 +136,22 @@ def test_probes_that_do_not_match_the_rounds_say_nothing(named, rounds):
 
 
 def judged(rng, ratio, rules, pairs=PAIRS, adjusted=True):
-    """The verdict on a run of a test that feels the distance somehow."""
+    """The verdict on a run of a test that feels the distance somehow: as measured, or settled with what is adjusted."""
     given = run(rng, ratio, slope=float(rng.uniform(0, 1)), pairs=pairs)
     found = distance.adjust(*given) if adjusted else None
-    sides = [verdict.Side(np.log(np.array(arm)).reshape(-1, 1), np.arange(1, pairs + 1))
-             for arm in (found.figures if found else given[0])]
-    return verdict.compare(*sides, rules)[0].verdict
+    raw = verdict.compare(*(one_test(arm) for arm in given[0]), rules)[0]
+    if found is None:
+        return raw.verdict
+    if found.ends is not None:
+        ends = [tuple(np.log(np.array(arm)) for arm in end) for end in found.ends]
+        return settle.at_both_ends(raw, ends, rules.minimum_effect, "").verdict
+    sides = [one_test(*both) for both in zip(found.figures, found.roundtrip)]
+    return settle.settle(verdict.compare(*sides, rules)[0], raw, []).verdict
+
+
+def one_test(figures, trips=None):
+    column = lambda values: np.array(values, dtype=float).reshape(-1, 1)  # noqa: E731
+    return verdict.Side(np.log(column(figures)), np.arange(1, len(figures) + 1), None, None if trips is None else column(trips))
 
 
 def test_arms_that_are_alike_stay_so():

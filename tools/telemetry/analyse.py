@@ -96,7 +96,8 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         return tally.boots_of(place.tallies, schema, kind_, name, field_, test)
 
     results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results, boots_of)
-    results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
+    results["warnings"] = distrust.collect(run, results, boots, kind, calibrate.told(run_dir, run, [test["name"] for test in results["tests"]]))
+    results["calibrated"] = {name: entry.get("date") for name, entry in calibration.items()}
     return _no_nan(results)
 
 

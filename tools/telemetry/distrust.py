@@ -23,7 +23,8 @@ MEANING = {
 }
 
 
-def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: bool) -> list[dict]:
+def collect(run: dict, results: dict, boots: list[dict], kind: str, uncalibrated: str) -> list[dict]:
+    """uncalibrated: what is to be said of this machine's noise, if anything."""
     found: list[dict] = []
 
     def warn(name: str, text: str) -> None:
@@ -51,9 +52,8 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _images(used, warn)
     _rounds(used, warn)
     _adjusters(results, warn)
-    if kind != "icount" and not calibrated and used:
-        warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
-             "minimum effect guards against it")
+    if kind != "icount" and uncalibrated and used:
+        warn("not calibrated", uncalibrated)
     return found
 
 

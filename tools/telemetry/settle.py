@@ -52,7 +52,8 @@ def at_both_ends(raw: Comparison, ends: list[tuple[np.ndarray, np.ndarray]], min
         return out
     sign = -1 if raw.verdict == "faster" else 1
     holds = all(_inside(end, math.log1p(minimum_effect)) if raw.verdict == "no difference" else
-                end.low is not None and (end.low if sign > 0 else -end.high) > 0 for end in (near, far))
+                end.low is not None and (end.low if sign > 0 else -end.high) > 0 and sign * end.shift > raw.threshold
+                for end in (near, far))
     if holds:
         return out
     told = " and ".join(f"{math.exp(end.shift):.3g}{_text(_as_ratios(end))} {where}"

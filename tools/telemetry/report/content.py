@@ -211,9 +211,14 @@ def _legend(results: dict) -> str:
     real = " to ".join(f"{100 * c:.1f} %" for c in sorted({min(coverages), max(coverages)})) if coverages else "none"
     return (f"Medians over boots; ratio: Hodges-Lehmann on the log scale, a ratio below 1 is faster; the interval's real "
             f"coverage is {real}. *faster* and *slower* need p ≤ {verdict.ALPHA} over all tests of the run (labels "
-            f"exchanged, and Welch's test of unequal spreads), an interval that excludes 1, and an estimated effect over {100 * results['minimum_effect']:.3g} % (or this machine's calibrated noise "
+            f"exchanged, and Welch's test of unequal spreads), an interval that excludes 1, and an estimated effect over {100 * results['minimum_effect']:.3g} % (or this machine's noise{_calibrated_on(results)} "
             f"where that is larger); the interval itself may begin below. *no difference* means that the interval and that of "
             f"the arithmetic means lie within that.").replace("*", "")
+
+
+def _calibrated_on(results: dict) -> str:
+    dates = sorted({date or "an unknown day" for date in (results.get("calibrated") or {}).values()})
+    return f", calibrated on {', '.join(dates)}," if dates else ""
 
 
 def _expectations(results: dict) -> list:
