@@ -189,7 +189,9 @@ def test_a_true_rule_with_room_seldom_fails():
 @pytest.mark.parametrize("versus, raw, held", [
     ({"verdict": "faster", "why": ""}, None, True), ({"verdict": "undecided", "why": ""}, None, True),
     ({"verdict": "none", "why": "one pair"}, None, None), ({"verdict": "unreliable", "why": "panics"}, None, None),
-    ({"verdict": "refused", "why": "tcg"}, None, None), ({"verdict": "faster", "why": ""}, [100.0] * 6, None)])
+    ({"verdict": "refused", "why": "tcg"}, None, None), ({"verdict": "faster", "why": ""}, [100.0] * 6, None),
+    ({"verdict": "faster", "adjusted": {"verdict": "faster"}}, [20.0, 100.0] * 3, True),  # the noise was taken out
+    ({"verdict": "undecided", "adjusted": {"verdict": "faster"}}, [20.0, 100.0] * 3, None)])  # and it was not trusted
 def test_without_a_verdict_nothing_is_held(versus, raw, held):
     found = results()
     found["tests"][0]["versus"] = {"B": versus}

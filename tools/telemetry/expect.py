@@ -254,7 +254,10 @@ def _outcome_of_test(rule: Rule, entry: dict) -> tuple[str, str]:
             return CANNOT_TELL, f"{versus['verdict']}: {versus['why']}"
     arms = entry["arms"]
     said = {name: rule.judge({arm: about.get(name) or about["boots"] for arm, about in arms.items()}) for name in ("boots", "raw")}
-    if said["boots"] != said["raw"]:
+    # what only the adjusted times show counts where the verdict rests on them too (settle.py)
+    settled = all(versus["verdict"] == versus["adjusted"]["verdict"] for arm, versus in entry.get("versus", {}).items()
+                  if arm in rule.arms and versus.get("adjusted"))
+    if said["boots"] != said["raw"] and not (settled and said["raw"] == CANNOT_TELL):
         return CANNOT_TELL, f"as adjusted {said['boots']}, as measured {said['raw']}"
     return said["boots"], _few(rule, {arm: about["boots"] for arm, about in arms.items()}) if said["boots"] == CANNOT_TELL else ""
 

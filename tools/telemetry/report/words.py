@@ -159,6 +159,13 @@ def _no_claim_sentence(results, arm, judged, by_verdict) -> str:
 
 def _hint(results, arm, open_) -> str:
     """The largest effect seen among undecided tests, and what would decide it."""
+    both = [(test, versus) for test, versus in open_ if versus.get("adjusted") and versus["verdict"] == "undecided"
+            and {versus[kind]["verdict"] for kind in ("adjusted", "measured")} & set(CLAIMS)]
+    if both:  # one of them claims something: settle.py
+        test, versus = both[0]
+        told = " and ".join(f"as {kind} {versus[kind]['verdict']} (ratio {units.number(versus[kind]['ratio'])})"
+                            for kind in ("adjusted", "measured"))
+        return f"; on {test_label(test)} the times say {told}, so neither is believed"
     seen = [(test, versus) for test, versus in open_ if versus.get("ratio")]
     if not seen:
         return ""
