@@ -61,12 +61,22 @@ def test_every_arm_gets_every_mirrored_slot_alike(arms, order):
         assert len(set(mean.values())) == 1, "an arm stands earlier than another on average"
 
 
-def test_random_blocks_are_mirrored_pairs_in_a_drawn_order():
+def test_random_blocks_are_mirrored_pairs_shuffled():
     drawn = set()
-    for seed in range(40):
+    for seed in range(400):
         order = arms_of(plan.draw("AB", [{}], 6, "random-blocks", seed))
-        blocks = [order[at:at + 4] for at in (0, 4, 8)]
-        assert set(blocks) <= {"ABBA", "BAAB"}
-        drawn.add(tuple(blocks))
-    assert len(drawn) == 8
+        pairs = [order[at:at + 2] for at in range(0, 12, 2)]
+        assert Counter(pairs) == {"AB": 3, "BA": 3}
+        drawn.add(tuple(pairs))
+    assert len(drawn) == 20, "every order that balances"
+
+
+def test_random_blocks_balance_up_to_each_look():
+    for seed in range(20):
+        order = arms_of(plan.draw("AB", [{}], 30, "random-blocks", seed, looks=[6, 12, 30]))
+        pairs = [order[at:at + 2] for at in range(0, 60, 2)]
+        assert [pairs[:look].count("AB") for look in (6, 12, 30)] == [3, 6, 15]
+
+
+def test_random_blocks_balance():
     assert any("odd" in text for text in plan.warnings({"A": "x", "B": "y"}, 5, "random-blocks"))

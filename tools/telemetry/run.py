@@ -179,7 +179,8 @@ def _prepare(run, experiment, specs, seed):
     kept = [arm for arm in experiment.arms if arm.name in run.info["arms"]]
     by_name = {arm.name: arm for arm in kept}
     order = []
-    for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed):
+    for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed,
+                          experiment.looks):
         arm, spec = by_name[slot.arm], specs[slot.point_index]
         words = experiment.line_at(arm, slot.point)
         line = argument_line(words, spec, knobs[arm.name])
