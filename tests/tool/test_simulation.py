@@ -91,8 +91,8 @@ def test_stopping_when_decided_would_not_be_honest():
     once = verdict.Rules(minimum_effect=0.0, draws=2000)
     runs, claims = 150, 0
     for _ in range(runs):
-        x = 0.05 * rng.standard_normal((20, TESTS))
-        claims += any(quick_claim(x[:n], x[10 : 10 + n], once) for n in range(4, 11))
+        x = 0.05 * rng.standard_normal((40, TESTS))
+        claims += any(quick_claim(x[:n], x[20 : 20 + n], once) for n in range(4, 21))
     assert claims > 0.10 * runs
 
 
