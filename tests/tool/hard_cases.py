@@ -93,7 +93,7 @@ def boot(arm, pair, times, rates=None, yardsticks=None):
 def archive(boots, pairs, minimum):
     """[results.json's entry of B against A] of each test."""
     run = {"arms": {"A": "", "B": "x"}, "reference": "A", "state": "done", "points": [{}]}
-    results = {key: [] for key in ("tests", "locks", "footprint", "figures", "overhead", "latency", "matrix")}
+    results = {key: [] for key in ("tests", "skipped", "locks", "footprint", "figures", "overhead", "latency", "matrix")}
     place = analyse._describe_point(results, {}, boots, run, "host", {})
     analyse._judge([place], run, "host", verdict.Rules(minimum_effect=minimum, draws=2000), {})
     return [test["versus"]["B"] for test in results["tests"]]
