@@ -1,5 +1,5 @@
 """The method's operating characteristics, by simulation: how often arms that are alike are said to differ, and how often
-a difference that is there is found. Prints the table that stands in docs/STATISTICS.md:
+a difference that is there is found. Prints the tables that stand in docs/STATISTICS.md:
 
     /usr/bin/python3 tests/tool/characteristics.py
 
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
+import hard_cases  # noqa: E402
 from telemetry import verdict  # noqa: E402
 from test_distance import judged  # noqa: E402
 from test_simulation import CLAIMS, company, machine_history, quick_claim, side  # noqa: E402
@@ -150,6 +151,9 @@ def main():
     print("\n" + MOVED_HEAD)
     for row in moved_rows():
         print(moved_line(row, moved(row)), flush=True)
+    print("\n" + hard_cases.HEAD)
+    for case in hard_cases.CASES:
+        print(hard_cases.line(case, hard_cases.said(case)), flush=True)
 
 
 if __name__ == "__main__":

@@ -153,5 +153,5 @@ def experiment(folder, pairs=2, extra="", arms=("front=none", "front=bounded")):
     lines = "\n".join(f'{name} = {{ image = "fake.elf", args = "{args}" }}' for name, args in zip("ABCDEF", arms))
     path = folder / "fake.toml"
     path.write_text(f'title = "A fake run"\nmachine = {{ kind = "tcg", cpus = 2, timeout = "5s" }}\n'
-                    f'boot = "kbench=2 tests=malloc/64,malloc/4096"\npairs = {pairs}\n{extra}\n[arms]\n{lines}\n')
+                    f'boot = "kbench=2 tests=malloc/64,malloc/4096"\npairs = {pairs}\norder = "abba"\n{extra}\n[arms]\n{lines}\n')
     return path

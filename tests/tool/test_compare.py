@@ -7,7 +7,7 @@ from telemetry.errors import HayloftError
 
 
 def versus(verdict, low, high):
-    return {"ratio": (low * high) ** 0.5, "interval": [low, high], "verdict": verdict}
+    return {"ratio": (low * high) ** 0.5, "interval": [low, high], "coverage": 0.96, "verdict": verdict}
 
 
 def results(*tests, points=({},), **changes):
@@ -30,8 +30,8 @@ def rows(*all_results):
 
 
 @pytest.mark.parametrize("a, b, says", [
-    (("faster", 0.4, 0.6), ("faster", 0.5, 0.7), "agree"),
-    (("faster", 0.4, 0.6), ("undecided", 0.55, 1.2), "agree"),
+    (("faster", 0.4, 0.6), ("faster", 0.5, 0.7), "overlap"),
+    (("faster", 0.4, 0.6), ("undecided", 0.45, 1.2), "overlap"),
     (("faster", 0.4, 0.5), ("faster", 0.6, 0.7), "apart"),
     (("faster", 0.4, 0.6), ("slower", 1.5, 2.0), "contradict"),
 ])
@@ -45,7 +45,21 @@ def test_what_two_columns_say(a, b, says):
 def test_without_an_interval_nothing_is_said_of_agreement():
     first = one("none", 0.5, 0.6)
     first["tests"][0]["versus"]["B"]["interval"] = [None, None]
-    assert rows(first, one("faster", 0.7, 0.8))[0].says == ""
+    assert rows(first, one("faster", 0.7, 0.8))[0].says == "too few pairs"
+
+
+def test_an_interval_that_holds_the_truth_too_seldom_is_not_compared():
+    first = one("undecided", 0.5, 0.6)
+    first["tests"][0]["versus"]["B"]["coverage"] = 0.67
+    (row,) = rows(first, one("faster", 0.7, 0.8))
+    assert row.says == "too few pairs" and row.ratio is None
+
+
+def test_the_ratio_of_ratios_has_an_interval():
+    (row,) = rows(one("faster", 0.4, 0.5), one("faster", 0.6, 0.7))
+    ratio, low, high = row.ratio
+    assert ratio == pytest.approx((0.42 / 0.2) ** 0.5) and 1 < low < ratio < high
+    assert 0.6 / 0.5 < low and high < 0.7 / 0.4  # narrower than both ends at once
 
 
 def test_the_points_of_an_axis_are_columns():
@@ -89,5 +103,5 @@ def test_the_verb_on_archived_runs(tmp_path, capsys):
         synth.write_run(tmp_path / name, pairs=4)
     assert compare.main([str(tmp_path / "one"), str(tmp_path / "two")]) == 0
     said = capsys.readouterr().out
-    assert "run 1: one" in said and "malloc/64" in said and "agree" in said and " → " in said
+    assert "run 1: one" in said and "malloc/64" in said and "overlap" in said and "ratio of ratios" in said and " → " in said
     assert "not the same" not in said

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import synth
-from telemetry import analyse, distance, distrust, stats, verdict
+from telemetry import analyse, distance, distrust, readings, settle, stats, verdict
 from telemetry.report import content
 
 ROUNDS, PAIRS = 12, 6
@@ -136,12 +136,22 @@ def test_probes_that_do_not_match_the_rounds_say_nothing(named, rounds):
 
 
 def judged(rng, ratio, rules, pairs=PAIRS, adjusted=True):
-    """The verdict on a run of a test that feels the distance somehow."""
+    """The verdict on a run of a test that feels the distance somehow: as measured, or settled with what is adjusted."""
     given = run(rng, ratio, slope=float(rng.uniform(0, 1)), pairs=pairs)
     found = distance.adjust(*given) if adjusted else None
-    sides = [verdict.Side(np.log(np.array(arm)).reshape(-1, 1), np.arange(1, pairs + 1))
-             for arm in (found.figures if found else given[0])]
-    return verdict.compare(*sides, rules)[0].verdict
+    raw = verdict.compare(*(one_test(arm) for arm in given[0]), rules)[0]
+    if found is None:
+        return raw.verdict
+    if found.ends is not None:
+        ends = [tuple(np.log(np.array(arm)) for arm in end) for end in found.ends]
+        return settle.at_both_ends(raw, ends, rules.minimum_effect, "").verdict
+    sides = [one_test(*both) for both in zip(found.figures, found.roundtrip)]
+    return settle.settle(verdict.compare(*sides, rules)[0], raw, []).verdict
+
+
+def one_test(figures, trips=None):
+    column = lambda values: np.array(values, dtype=float).reshape(-1, 1)  # noqa: E731
+    return verdict.Side(np.log(column(figures)), np.arange(1, len(figures) + 1), None, None if trips is None else column(trips))
 
 
 def test_arms_that_are_alike_stay_so():
@@ -212,8 +222,9 @@ def test_as_measured_if_asked(moved_run):
 def results_with(shift_of_b):
     rng = np.random.default_rng(12)
     arms = {"A": rng.normal(-9.3, 0.02, PAIRS).tolist(), "B": rng.normal(-9.3 + shift_of_b, 0.02, PAIRS).tolist()}
-    return {"arms": {"A": "", "B": ""}, "reference": "A",
-            "tests": [{"name": "maple/all-cpus", "distance": {"slope": 0.8, "roundtrip": arms}}, {"name": "x", "distance": None}]}
+    tests = [{"name": "maple/all-cpus", "distance": {"slope": 0.8, "roundtrip": arms, "own": arms}}, {"name": "x", "distance": None}]
+    readings.look(tests, "A", {arm: list(range(1, PAIRS + 1)) for arm in "AB"})
+    return {"arms": {"A": "", "B": ""}, "reference": "A", "tests": tests}
 
 
 @pytest.mark.parametrize("shift, said", [(0.0, ""), (np.log(3), "further apart in B"), (-np.log(3), "closer together in B")])

@@ -86,6 +86,8 @@ def test_who_does_not_name_a_view_has_none_where_another_arm_has_one():
     ("pairs = 2", "pairs = ", 4, "", "not TOML"),
     ("pairs = 2", "pairs = 2\npairs = 3", 5, "pairs", "line 4"),
     ('"abba"', '"abab"', 5, "order", "abba"),
+    ('order = "abba"', 'scheme = "random-block"', 5, "scheme", "random-blocks"),
+    ('order = "abba"', 'order = "abba"\nscheme = "pairs"', 5, "order", "name one"),
     ('kind = "tcg"', 'kind = "tgc"', 2, "machine.kind", "tcg"),
     ("cpus = 2", "cpu = 2", 2, "machine.cpu", "cpus"),
     ("cpus = 2", "cpus = 0", 2, "machine.cpus", "1..64"),
@@ -191,3 +193,12 @@ def test_no_edit_escapes_as_anything_but_one_line(at, length, text):
         experiment.check_arms(found, {arm.name: KNOBS for arm in found.arms}, hosted=False)
     except HayloftError as error:
         assert error.exit_code == 2 and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("line, settings, order, exchange", [
+    ('', (), "random-blocks", "boots"), ('order = "abba"', (), "abba", "boots"), ('scheme = "abba"', (), "abba", "boots"),
+    ('scheme = "pairs"', (), "pairs", "pairs"), ('order = "random"', (), "random", "boots"),
+    ('order = "abba"', (("scheme", "pairs"),), "pairs", "pairs"), ('scheme = "pairs"', (("order", "abba"),), "abba", "boots")])
+def test_what_a_scheme_means(line, settings, order, exchange):
+    found = experiment.parse(GOOD.replace('order = "abba"', line), pathlib.Path("x.toml"), settings)
+    assert (found.order, found.exchange) == (order, exchange)

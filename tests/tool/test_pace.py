@@ -1,10 +1,14 @@
 """Taking the machine's pace out of the times: it finds what was planted, knows no arm, and says when it cannot be trusted."""
 
+import dataclasses
+import json
 import random
 
 import numpy as np
 import pytest
-from telemetry import distrust, pace, stats, verdict
+import synth
+from telemetry import ROOT, analyse, experiment
+from telemetry import distrust, pace, readings, stats, verdict
 
 ROUNDS, PAIRS = 12, 6
 
@@ -120,8 +124,9 @@ def test_a_difference_stays_visible():
 def results_with(yardstick_of_b):
     rng = np.random.default_rng(11)
     arms = {"A": rng.normal(11.5, 0.02, PAIRS).tolist(), "B": rng.normal(yardstick_of_b, 0.02, PAIRS).tolist()}
-    return {"arms": {"A": "", "B": ""}, "reference": "A",
-            "tests": [{"name": "malloc/64/solo", "pace": {"slope": 0.8, "yardstick": arms}}, {"name": "x", "pace": None}]}
+    tests = [{"name": "malloc/64/solo", "pace": {"slope": 0.8, "yardstick": arms}}, {"name": "x", "pace": None}]
+    readings.look(tests, "A", {arm: list(range(1, PAIRS + 1)) for arm in "AB"})
+    return {"arms": {"A": "", "B": ""}, "reference": "A", "tests": tests}
 
 
 @pytest.mark.parametrize("level, said", [(11.5, False), (11.5 + np.log(1.2), True), (11.5 - np.log(1.2), True)])
@@ -132,3 +137,50 @@ def test_a_yardstick_that_knows_the_arms_is_a_warning(level, said):
     if said:
         assert texts[0][0] == "pace" and "malloc/64/solo" in texts[0][1]
         assert ("slower in B" if level > 11.5 else "quicker in B") in texts[0][1]
+
+
+@pytest.mark.parametrize("name", ["live-cost", "telemetry-cost", "counters-cost"])
+def test_what_asks_for_a_cost_to_the_core_does_not_take_it_out(name):
+    assert experiment.load(ROOT / "experiments" / f"{name}.toml").pace == "ignore"
+
+
+@pytest.fixture(scope="module")
+def costly(tmp_path_factory):
+    """live-cost with a planted cost: B's core is 15 % slower, and so is the yardstick on it."""
+    run = tmp_path_factory.mktemp("live") / "run"
+    plan_a = synth.plan_for("A", noise=0.02, rounds=3)
+    plan_b = dataclasses.replace(plan_a, tests=tuple(dataclasses.replace(test, ns=1.15 * test.ns) for test in plan_a.tests))
+    asked = experiment.load(ROOT / "experiments" / "live-cost.toml")
+    synth.write_run(run, {"A": plan_a, "B": plan_b}, pairs=asked.pairs)
+    for path in run.glob("boots/*/result.json"):
+        path.unlink()
+    for boot in sorted((run / "boots").iterdir()):
+        digest = analyse.digest.digest_boot(boot)
+        rng = random.Random(boot.name)
+        for test in digest["tests"]:
+            for entry in test["rounds"]:
+                took = 1e5 * (1.15 if "-B" in boot.name else 1.0) * rng.uniform(0.99, 1.01)
+                entry["yardstick"] = [[cpu[0], took, took] for cpu in entry["cpus"]]
+        (boot / "result.json").write_text(json.dumps(digest))
+    about = json.loads((run / "run.json").read_text())
+    machine = about["machine"] | {"kind": "host"}
+    (run / "run.json").write_text(json.dumps(about | {"minimum_effect": asked.minimum_effect, "pace": asked.pace, "machine": machine}))
+    return run
+
+
+def test_a_planted_cost_is_found_by_live_cost(costly):
+    results = analyse.analyse_run(costly)
+    assert {test["versus"]["B"]["verdict"] for test in results["tests"]} == {"slower"}
+
+
+def test_at_one_pace_it_is_not_called_no_difference(costly):
+    """The yardstick takes most of it out, and knows the arm."""
+    path = costly / "run.json"
+    whole = path.read_text()
+    path.write_text(json.dumps(json.loads(whole) | {"pace": "adjust"}))
+    try:
+        results = analyse.analyse_run(costly)
+    finally:
+        path.write_text(whole)
+    for test in results["tests"]:
+        assert test["versus"]["B"]["verdict"] != "no difference"

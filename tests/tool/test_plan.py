@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from telemetry import plan
+from telemetry.experiment import ORDERS
 
 
 def arms_of(slots):
@@ -37,7 +38,7 @@ def test_warnings():
     assert plan.warnings({"A": "x", "B": "y"}, 6, "abba") == []
 
 
-@given(st.integers(2, 5), st.integers(1, 3), st.integers(1, 12), st.sampled_from(["abba", "alternate", "random"]),
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(1, 12), st.sampled_from(ORDERS),
        st.integers(0, 2**32 - 1))
 def test_every_arm_boots_once_a_pair_and_point(arms, points, pairs, order, seed):
     names = "ABCDE"[:arms]
@@ -50,10 +51,32 @@ def test_every_arm_boots_once_a_pair_and_point(arms, points, pairs, order, seed)
         assert len({(slot.pair, slot.point_index) for slot in group}) == 1
 
 
+@pytest.mark.parametrize("order", ["abba", "random-blocks"])
 @pytest.mark.parametrize("arms", ["AB", "ABC"])
-def test_abba_gives_every_arm_every_mirrored_slot_alike(arms):
-    slots = plan.draw(arms, [{}], 6, "abba", 1)
-    mean = Counter()
-    for slot in slots:
-        mean[slot.arm] += slot.slot
-    assert len(set(mean.values())) == 1, "an arm stands earlier than another on average"
+def test_every_arm_gets_every_mirrored_slot_alike(arms, order):
+    for seed in range(20):
+        mean = Counter()
+        for slot in plan.draw(arms, [{}, {"n": 2}], 6, order, seed):
+            mean[slot.arm, slot.point_index] += slot.slot
+        assert len(set(mean.values())) == 1, "an arm stands earlier than another on average"
+
+
+def test_random_blocks_are_mirrored_pairs_shuffled():
+    drawn = set()
+    for seed in range(400):
+        order = arms_of(plan.draw("AB", [{}], 6, "random-blocks", seed))
+        pairs = [order[at:at + 2] for at in range(0, 12, 2)]
+        assert Counter(pairs) == {"AB": 3, "BA": 3}
+        drawn.add(tuple(pairs))
+    assert len(drawn) == 20, "every order that balances"
+
+
+def test_random_blocks_balance_up_to_each_look():
+    for seed in range(20):
+        order = arms_of(plan.draw("AB", [{}], 30, "random-blocks", seed, looks=[6, 12, 30]))
+        pairs = [order[at:at + 2] for at in range(0, 60, 2)]
+        assert [pairs[:look].count("AB") for look in (6, 12, 30)] == [3, 6, 15]
+
+
+def test_random_blocks_balance():
+    assert any("odd" in text for text in plan.warnings({"A": "x", "B": "y"}, 5, "random-blocks"))

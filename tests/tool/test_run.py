@@ -183,13 +183,16 @@ def test_a_refusal_of_what_is_not_an_arm_s_own_ends_the_run(lab):
     assert lab.outcomes() == {"01-A": "refused"}
 
 
-@pytest.mark.parametrize("rule, code", [("B < A", 0), ("B > A", 1)])
-def test_expectations_turn_a_run_into_a_test(lab, rule, code):
-    path = fake_machine.experiment(lab.folder / "x", 2)
+@pytest.mark.parametrize("rule, pairs, strict, code, held", [
+    ("B < A", 4, [], 0, True), ("B > A", 4, [], 1, False), ("B < A", 2, [], 0, None), ("B < A", 2, ["--strict"], 1, None)])
+def test_expectations_turn_a_run_into_a_test(lab, rule, pairs, strict, code, held):
+    path = fake_machine.experiment(lab.folder / "x", pairs)
     path.write_text(path.read_text() + f'[expect]\n"test:malloc/64/all-cpus" = "{rule}"\n')
-    done = lab.tool("run", path, "--out", lab.out, "--live", "off")
+    done = lab.tool("run", path, "--out", lab.out, "--live", "off", *strict)
     assert done.returncode == code, done.stdout + done.stderr
-    assert lab.json("results.json")["expectations"][0]["held"] == (code == 0)
+    assert lab.json("results.json")["expectations"][0]["held"] is held
+    said = {True: "held", False: "FAILED", None: "cannot tell"}[held]
+    assert f"expected test:malloc/64/all-cpus: {rule}: {said}" in done.stdout
 
 
 def test_bad_files_create_nothing(lab):

@@ -91,7 +91,9 @@ def test_boots_that_got_by_are_no_figure_of_an_arm(make):
     assert told["reason"] == f"short of memory in 2 of 6 boots of B ({WANTED})"
     [test] = named(results)
     assert test["versus"]["B"]["verdict"] == "none" and test["arms"]["B"] == {
-        **test["arms"]["B"], "median": None, "boots": [None] * 6}
+        **test["arms"]["B"], "median": None, "boots": [None] * 6, "means": [None] * 6, "mean": None, "worst": None, "spread": None}
+    assert set(test["versus"]["B"]) == {key for other in results["tests"] if other["name"] != NAME
+                                        for key in other["versus"]["B"]} - {"measured", "adjusted"}
 
 
 def test_arms_that_were_not_short_are_compared(make):

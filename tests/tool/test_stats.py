@@ -238,3 +238,104 @@ def test_exact_comparison_of_instructions():
 )
 def test_an_arm_that_clearly_fails_more_is_unreliable(a, b, expected):
     assert bool(verdict.unreliable(a, b)) == expected
+
+
+# -- looks, and what is beyond the minimum effect ---------------------------------------------------
+
+
+def sides_of(rng, pairs, shift, noise=0.03):
+    return [verdict.Side(level + noise * rng.standard_normal((pairs, 1)), np.arange(1, pairs + 1)) for level in (0.0, shift)]
+
+
+def test_a_lost_boot_does_not_put_a_look_off():
+    """Pair 6 gave B no boot: the look is at six pairs booted, and a threefold effect is plain."""
+    a, b = sides_of(np.random.default_rng(30), 6, np.log(3))
+    b = verdict.Side(b.values[:5], b.pairs[:5])
+    rules = verdict.Rules(looks=(6, 12))
+    assert verdict.compare(a, b, rules)[0].verdict == "slower"
+    a = verdict.Side(a.values[:5], a.pairs[:5])  # and neither arm
+    assert verdict.compare(a, b, rules)[0].why == "5 pairs; the first planned look is at 6"
+    assert verdict.compare(a, b, rules, made=6)[0].verdict == "slower"
+
+
+def test_an_interval_at_a_look_is_as_wide_as_the_look_can_afford():
+    a, b = sides_of(np.random.default_rng(31), 30, 0.0)
+    rules = verdict.Rules(looks=(6, 12, 30))
+    early = verdict.compare(a.first(8), b.first(8), rules)[0]
+    assert early.level == pytest.approx(0.99) and early.coverage >= 0.99
+    assert early.interval == verdict.compare(a.first(6), b.first(6), rules)[0].interval  # of the look, not of what came since
+    assert verdict.compare(a, b, rules)[0].level == pytest.approx(0.97)
+
+
+@pytest.mark.parametrize("ratio, beyond, said", [(1.5, True, "whole interval lies beyond 20 %"), (1.22, False, "estimated beyond 20 %")])
+def test_beyond_is_said_of_intervals(ratio, beyond, said):
+    found = verdict.compare(*sides_of(np.random.default_rng(32), 8, np.log(ratio)), verdict.Rules())[0]
+    assert found.verdict == "slower" and found.beyond is beyond and said in found.why
+
+
+def test_an_arm_that_only_scatters_more_is_no_slower():
+    rng = np.random.default_rng(33)
+    found = 0
+    for _ in range(200):
+        a, b = (verdict.Side(noise * rng.standard_normal((6, 40)), np.arange(1, 7)) for noise in (0.03, 0.6))
+        found += any(c.verdict in ("faster", "slower") for c in verdict.compare(a, b, verdict.Rules(draws=2000)))
+    assert found <= 22  # of a true 6.5 % more come once in a thousand times; exchanging labels alone claims in half
+
+
+def test_what_a_few_boots_have_is_not_no_difference():
+    rng = np.random.default_rng(34)
+    a, b = sides_of(rng, 30, 0.0)
+    b.values[::4] += np.log(2)
+    found = verdict.compare(a, b, verdict.Rules())[0]
+    assert found.verdict == "undecided" and "most boots are alike" in found.why
+    assert found.means["ratio"] == pytest.approx(1.25, abs=0.05)
+
+
+def test_what_a_round_has_is_not_no_difference():
+    """One round of twelve takes four times as long: the geometric means are 12 % apart, the sums 25 %."""
+    a, b = sides_of(np.random.default_rng(35), 12, np.log(4) / 12)
+    b.means = b.values - np.log(4) / 12 + np.log(15 / 12)
+    assert verdict.compare(a, verdict.Side(b.values, b.pairs), verdict.Rules())[0].verdict == "no difference"
+    assert verdict.compare(a, b, verdict.Rules())[0].verdict == "undecided"
+
+
+def test_student_and_his_quantiles():
+    assert stats.t_two_sided(np.array([2.228, 12.706]), np.array([10.0, 1.0])) == pytest.approx([0.05, 0.05], abs=1e-4)
+    assert stats.t_quantile(0.975, 10.0) == pytest.approx(2.2281, abs=1e-4)
+    assert stats.holm(np.array([0.01, 0.04, 0.03, 0.5])) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+
+
+def test_welch_does_not_mind_who_scatters_or_what_is_missing():
+    rng = np.random.default_rng(36)
+    a, b = rng.normal(0, 1, (8, 2)), rng.normal(3, 0.1, (9, 2))
+    b[0, 1] = np.nan
+    assert (stats.welch_p(a, b) < 0.01).all() and stats.welch_p(a, b) == pytest.approx(stats.welch_p(b, a))
+    assert stats.welch_p(np.ones((4, 1)), np.ones((4, 1))) == 1.0 and stats.welch_p(a[:1], b).max() == 1.0
+    assert stats.welch_p(np.ones((4, 1)), 2 * np.ones((4, 1))) == 0.0
+
+
+def test_a_reading_is_fitted_again_under_each_labelling():
+    """The statistic is the t of the arm in a line with a slope (its floor aside), and does not mind what was taken out."""
+    rng = np.random.default_rng(37)
+    x, label = rng.normal(size=(12, 1)), np.repeat([0.0, 1.0], 6)
+    y = 0.8 * x + 0.5 * label[:, None] + 0.1 * rng.normal(size=(12, 1))
+    design = np.column_stack([np.ones(12), label, x])
+    fit, rest = np.linalg.lstsq(design, y[:, 0], rcond=None)[:2]
+    error = np.sqrt(rest[0] / 9 * np.linalg.inv(design.T @ design)[1, 1])
+    assert stats._BootStatistic(y, 0.0, x)(label[None, :])[0, 0] == pytest.approx(fit[1] / error)
+    one, other = (stats.max_t_boots(*np.split(values, 2), readings=x) for values in (y, y - 0.8 * x))
+    assert one == pytest.approx(other) and one[0] < 0.05
+    assert stats.max_t_boots(*np.split(y, 2), readings=np.full_like(x, np.nan)) == pytest.approx(stats.max_t_boots(*np.split(y, 2)))
+
+
+def test_the_points_of_an_axis_are_one_family():
+    values, pairs = verdict.rows_by_pair([([1, 2, 3], np.array([[1.0], [2.0], [3.0]])), ([3, 1, 4], np.array([[30.0], [10.0], [40.0]]))])
+    assert pairs.tolist() == [1, 2, 3, 4]
+    assert np.nan_to_num(values, nan=-1.0).tolist() == [[1, 10], [2, -1], [3, 30], [-1, 40]]
+    rng = np.random.default_rng(38)
+    claims = 0
+    for _ in range(150):  # 9 points of 4 tests, 4 pairs: a family a point would claim in a fifth
+        sides = [verdict.Side(*verdict.rows_by_pair([([1, 2, 3, 4], 0.05 * rng.standard_normal((4, 4))) for _ in range(9)]))
+                 for _ in "AB"]
+        claims += verdict.family_p(*sides, verdict.Rules()).min() <= verdict.ALPHA
+    assert claims <= 16

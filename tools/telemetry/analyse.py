@@ -2,8 +2,8 @@
 
 The boots that count: for each pair the attempt at which the most arms booted well, and in it the boots
 with outcome ok; all others are kept in the list of boots with used = false and a reason. One value a boot
-and test (the geometric mean of its rounds) goes into the verdicts; every axis point is a family of its
-own, and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py), and so
+and test (the geometric mean of its rounds) goes into the verdicts; the tests of all axis points are one family,
+and so are the counters. The machine's changing pace is taken out of it where rounds carry a yardstick (pace.py), and so
 is a changed distance between CPUs (distance.py). Everything that limits what the numbers mean becomes a warning, a value with a kind
 and a text.
 
@@ -18,18 +18,19 @@ import concurrent.futures
 import json
 import os
 import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import numpy as np
 
 from . import (
-    calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, shortage, tally, units,
-    verdict,
+    calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, readings, settle, shortage,
+    tally, units, verdict,
 )
 from .errors import HayloftError
 from .experiment import published_rows
-from .outcome import GUEST_FAULTS, INCOMPLETE, OK
+from .outcome import GUEST_FAULTS, INCOMPLETE, NOT_PARALLEL, OK
 
 SCHEMA = 1
 PARALLEL_DIGESTS = 8  # boots to digest from which more than one process is worth its start
@@ -87,14 +88,21 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         {key: about.get(key) for key in ("name", "unit", "kind", "scope", "doc", "formula")}
         for about in schema.values()
     ]
-    for point in points:
-        here = [boot for boot in boots if boot["about"].get("point", {}) == point]
-        used = _judge_point(results, point, here, run, kind, rules, calibration, schema)
+    places = [_describe_point(results, point, boots, run, kind, schema) for point in points]
+    _judge(places, run, kind, rules, calibration)
+    results["counters"] = tally.counters([place.tallies for place in places], run["reference"], schema, rules)
+    for place in places:
         if not results["barn"]:  # of the first point that has one
-            results["barn"] = levels.barn(run_dir, used, point, schema)
-    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
-    results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
+            results["barn"] = levels.barn(run_dir, place.used, place.point, schema)
+
+    def boots_of(kind_, name, field_, test, point):
+        place = next(place for place in places if place.point == point)
+        return tally.boots_of(place.tallies, schema, kind_, name, field_, test)
+
+    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results, boots_of)
+    results["warnings"] = distrust.collect(run, results, boots, kind, calibrate.told(run_dir, run, [test["name"] for test in results["tests"]]))
     results["warnings"] += leftout.warnings(results["left_out"], list(run["arms"]))
+    results["calibrated"] = {name: entry.get("date") for name, entry in calibration.items()}
     return _no_nan(results)
 
 
@@ -263,7 +271,36 @@ def _published(name: str | None) -> dict | None:
 # -- judging --------------------------------------------------------------------------------------
 
 
-def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -> None:
+@dataclass
+class _Place:
+    """One axis point on the way to its verdicts."""
+
+    point: dict
+    boots: list[dict]
+    used: dict[str, list[dict]]  # by arm
+    entries: list[dict]  # of results.json, the point's tests
+    tallies: tally.Point
+    short: dict[str, dict[str, list[dict]]]  # tests that ran out of memory: shortage.find
+    ends: dict[str, list] = field(default_factory=dict)  # by test whose arms feel the distance differently: distance.py
+
+    def pairs(self, arm: str) -> list[int]:
+        return [boot["about"].get("pair") or 0 for boot in self.used[arm]]
+
+    def whole(self) -> list[dict]:
+        """The tests that no arm was short in."""
+        return [entry for entry in self.entries if entry["name"] not in self.short]
+
+    def judged(self, reference: str, arm: str) -> list[dict]:
+        """The tests that neither of the two was short in."""
+        return [entry for entry in self.entries if self.nothing_said(entry, reference, arm) is None]
+
+    def nothing_said(self, entry: dict, reference: str, arm: str) -> verdict.Comparison | None:
+        return shortage.nothing_said(entry, self.short, self.used, (reference, arm))
+
+
+def _describe_point(results, point, boots, run, kind, schema) -> _Place:
+    """Everything about a point but verdicts on times and counters; those are about all points together."""
+    boots = [boot for boot in boots if boot["about"].get("point", {}) == point]
     used = {arm: [boot for boot in boots if boot["used"] and boot["about"]["arm"] == arm] for arm in run["arms"]}
     value_of = "cycles_per_op" if kind == "icount" else "ns_per_op"
     tests = _test_table(used, value_of)
@@ -275,43 +312,62 @@ def _judge_point(results, point, boots, run, kind, rules, calibration, schema) -
         arms = {arm: {"median": units.middle(about["values"][arm]), "boots": about["values"][arm]} for arm in used}
         entries.append({"name": name, "point": point, "unit": unit, "shape": about["shape"], "cpus": about["cpus"],
                         "arms": arms, "pace": None, "distance": None, "versus": {}})
-    whole = [entry for entry in entries if entry["name"] not in short]
+    _rounds_summed(entries, used, value_of)
     shortage.take_out(entries, short)
-    if kind != "icount" and run.get("pace", "adjust") == "adjust":
-        _take_pace_out(whole, used, value_of)
-        _take_distance_out(whole, used, value_of)
-    reference = run["reference"]
-    for arm in used:
-        if arm == reference:
-            continue
-        judged = []
-        for entry in entries:
-            comparison = shortage.nothing_said(entry, short, used, (reference, arm))
-            if comparison is None:
-                judged.append(entry)
-            else:
-                entry["versus"][arm] = {**_versus_entry(comparison), "calibrated": False}
-        if kind == "icount":
-            _exact_versus(judged, reference, arm, rules)
-        else:
-            _versus(judged, reference, arm, used, rules, calibration)
-        _override(judged, reference, arm, boots, used, kind)
-    results["tests"] += entries
-    all_boots, used = used, shortage.without(used, short)
+    counted = shortage.without(used, short)
     tallies = {
         arm: [(boot["about"].get("pair") or 0, tally.BootTally(boot["digest"], schema)) for boot in members]
-        for arm, members in used.items()
+        for arm, members in counted.items()
     }
-    results["counters"] += tally.counters(tallies, reference, schema, point, rules)
+    place = _Place(point, boots, used, entries, tally.Point(point, tallies), short)
+    if kind != "icount" and run.get("pace", "adjust") == "adjust":
+        _take_pace_out(place.whole(), used, value_of)
+        _take_distance_out(place, value_of)
+        readings.look(entries, run["reference"], {arm: place.pairs(arm) for arm in used})
+    for entry in entries:
+        _spreads(entry, used)
+    results["tests"] += entries
     results["locks"] += tally.locks(tallies, schema, point)
     held = tally.footprint(tallies, [boot["digest"] for boot in boots if boot["used"]], schema)
     results["footprint"] += [{"point": point, **entry} for entry in held]
-    digests = {arm: [boot["digest"] for boot in members] for arm, members in used.items()}
-    results["figures"] += figures.entries(digests, point, reference)
+    digests = {arm: [boot["digest"] for boot in members] for arm, members in counted.items()}
+    results["figures"] += figures.entries(digests, point, run["reference"])
     results["overhead"] += observed.overhead(digests, point)
     results["latency"] += observed.latency(digests, point, "instructions" if kind == "icount" else "cycles")
     results["matrix"] += observed.matrix(digests, point)
-    return all_boots
+    return place
+
+
+def _judge(places: list[_Place], run, kind, rules, calibration) -> None:
+    """The tests of all points are one family, but for those that one of the two arms ran out of memory in."""
+    reference = run["reference"]
+    for arm in run["arms"]:
+        if arm == reference:
+            continue
+        for place, entry in ((place, entry) for place in places for entry in place.entries):
+            comparison = place.nothing_said(entry, reference, arm)
+            if comparison is not None:
+                entry["versus"][arm] = {**_versus_entry(comparison), "calibrated": False}
+        if kind == "icount":
+            for place in places:
+                _exact_versus(place.judged(reference, arm), reference, arm, rules)
+        else:
+            _versus(places, reference, arm, rules, calibration, _pairs_made(places, run))
+        for place in places:
+            _override(place.judged(reference, arm), reference, arm, place.boots, place.used, kind, rules)
+
+
+def _pairs_made(places: list[_Place], run: dict) -> int:
+    """The last pair that was booted or given up, whatever came of it."""
+    tried: dict[int, dict[str, int]] = {}
+    for boot in (boot for place in places for boot in place.boots):
+        about = boot["about"]
+        pair = tried.setdefault(about.get("pair") or 0, {})
+        pair[about["arm"]] = max(pair.get(about["arm"], 0), about.get("attempt") or 1)
+    last = max(tried, default=0)
+    whole = run.get("state") == "done" or set(run["arms"]) <= set(tried.get(last, {}))
+    given_up = max(tried.get(last, {}).values(), default=0) > (run.get("retries") or 0)
+    return last if whole or given_up else last - 1
 
 
 def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
@@ -329,6 +385,26 @@ def _test_table(used: dict[str, list[dict]], value_of: str) -> dict[str, dict]:
     return tests
 
 
+def _spreads(entry: dict, used: dict[str, list[dict]]) -> None:
+    """How far an arm's boots scatter, and which was the slowest."""
+    for arm, members in used.items():
+        known = [(value, boot["about"]["id"]) for value, boot in zip(entry["arms"][arm]["boots"], members) if value]
+        logs = np.log([value for value, _ in known])
+        entry["arms"][arm]["spread"] = float(np.expm1(np.std(logs, ddof=1))) if len(known) > 1 else None
+        entry["arms"][arm]["worst"] = dict(zip(("value", "boot"), max(known))) if known else None
+        sums = [one for one in entry["arms"][arm]["means"] if one]
+        entry["arms"][arm]["mean"] = mean(sums) if sums else None
+
+
+def _rounds_summed(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+    """`means`, beside the boots' figures: the arithmetic mean of a boot's rounds, as measured. It is the time that they took
+    together, so it has what one slow round adds."""
+    for entry in entries:
+        for arm, boots in zip(used, _rounds_of(entry, used)):
+            values = [[r[value_of] for r in rounds if r.get(value_of)] for rounds in boots]
+            entry["arms"][arm]["means"] = [mean(own) if own else None for own in values]
+
+
 def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
     """Where the yardstick allows it, the boots' figures at one pace; as measured they go to `raw`."""
     for entry in entries:
@@ -340,9 +416,10 @@ def _take_pace_out(entries: list[dict], used: dict[str, list[dict]], value_of: s
         _replace_figures(entry, used, found.figures)
 
 
-def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_of: str) -> None:
+def _take_distance_out(place: _Place, value_of: str) -> None:
     """Where the probes allow it, the figures of tests on several CPUs at the run's usual distance between them."""
-    for entry in entries:
+    used = place.used
+    for entry in place.whole():
         if entry["cpus"] == 1:
             continue
         rounds = _rounds_of(entry, used)
@@ -354,8 +431,12 @@ def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_o
         if found is None:
             continue
         entry["distance"] = {"slope": found.slope, "spread_before": found.spread[0], "spread": found.spread[1],
-                             "roundtrip": dict(zip(used, found.roundtrip))}
-        _replace_figures(entry, used, found.figures)
+                             "slopes": dict(zip(used, found.slopes)), "differ": found.ends is not None,
+                             "roundtrip": dict(zip(used, found.roundtrip)), "own": dict(zip(used, found.own))}
+        if found.ends is None:
+            _replace_figures(entry, used, found.figures)
+        else:
+            place.ends[entry["name"]] = [dict(zip(used, end)) for end in found.ends]
 
 
 def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:
@@ -371,24 +452,59 @@ def _replace_figures(entry: dict, used: dict[str, list[dict]], figures: list[lis
         here |= {"raw": here.get("raw") or here["boots"], "boots": own, "median": units.middle(own)}
 
 
-def _side(entries: list[dict], arm: str, members: list[dict]) -> verdict.Side:
-    values = np.full((len(members), len(entries)), np.nan)
-    for column, entry in enumerate(entries):
-        for row, value in enumerate(entry["arms"][arm]["boots"]):
-            if value is not None and value > 0:
-                values[row, column] = np.log(value)
-    return verdict.Side(values, np.array([boot["about"].get("pair") or 0 for boot in members], dtype=int))
+def _side(judged: list[tuple[_Place, list[dict]]], arm: str, field_: str) -> verdict.Side:
+    """All points' tests side by side, a row a pair. judged: each place's tests; field_: boots, or raw (as measured, where that is another figure)."""
+    blocks: dict[str, list] = {"figures": [], "means": [], "readings": []}
+    for place, tests in judged:
+        pairs = place.pairs(arm)
+        shape = len(pairs), len(tests)
+        for kind, rows in blocks.items():
+            rows.append((pairs, np.full(shape, np.nan)))
+        for column, entry in enumerate(tests):
+            about = entry["arms"][arm]
+            _fill_column(blocks["figures"][-1][1], column, about.get(field_) or about["boots"])
+            _fill_column(blocks["means"][-1][1], column, [a or b for a, b in zip(about["means"], about["boots"])])
+            found = entry["distance"]
+            if field_ == "boots" and found and not found["differ"]:
+                known = [np.nan if one is None else one for one in found["roundtrip"][arm]]
+                blocks["readings"][-1][1][:, column] = known
+    values, pairs = verdict.rows_by_pair(blocks["figures"])
+    return verdict.Side(values, pairs, *(verdict.rows_by_pair(blocks[kind])[0] for kind in ("means", "readings")))
 
 
-def _versus(entries, reference, arm, used, rules, calibration) -> None:
-    pairs = min(len(used[reference]), len(used[arm]))
-    noise = np.array([calibrate.noise_for(calibration, entry["name"], pairs) for entry in entries])
-    found = verdict.compare(
-        _side(entries, reference, used[reference]), _side(entries, arm, used[arm]), rules, noise
-    )
-    for entry, comparison, known in zip(entries, found, noise):
-        entry["versus"][arm] = _versus_entry(comparison)
+def _fill_column(table: np.ndarray, column: int, values: list) -> None:
+    for row, value in enumerate(values):
+        if value is not None and value > 0:
+            table[row, column] = np.log(value)
+
+
+def _versus(places: list[_Place], reference, arm, rules, calibration, made) -> None:
+    tests = [(place, place.judged(reference, arm)) for place in places]
+    entries = [(place, entry) for place, judged in tests for entry in judged]
+    noise = np.array([calibrate.noise_for(calibration, entry["name"], min(len(place.used[reference]), len(place.used[arm])))
+                      for place, entry in entries])
+    judged = verdict.compare(_side(tests, reference, "boots"), _side(tests, arm, "boots"), rules, noise, made)
+    raw = judged
+    if any("raw" in about for _, entry in entries for about in entry["arms"].values()):
+        raw = verdict.compare(_side(tests, reference, "raw"), _side(tests, arm, "raw"), rules, noise, made)
+    for (place, entry), adjusted, measured, known in zip(entries, judged, raw, noise):
+        found = adjusted
+        if any("raw" in about for about in entry["arms"].values()):
+            found = settle.settle(adjusted, measured, list(distrust.known_arms(entry, arm).values()))
+        if entry["name"] in place.ends:
+            last = (rules.looks and max((look for look in rules.looks if look <= made), default=None)) or np.inf
+            ends = [tuple(np.log([value for value, pair in zip(end[a], place.pairs(a)) if value and pair <= last])
+                          for a in (reference, arm)) for end in place.ends[entry["name"]]]
+            found = settle.at_both_ends(found, ends, rules.minimum_effect, distrust.slopes_text(entry["distance"]))
+        entry["versus"][arm] = _versus_entry(found)
         entry["versus"][arm]["calibrated"] = bool(np.isfinite(known))
+        if any("raw" in about for about in entry["arms"].values()):
+            entry["versus"][arm] |= {"measured": _short_entry(measured), "adjusted": _short_entry(adjusted)}
+
+
+def _short_entry(comparison: verdict.Comparison) -> dict:
+    return {"ratio": comparison.ratio, "interval": list(comparison.interval), "p": comparison.p,
+            "verdict": comparison.verdict, "why": comparison.why}
 
 
 def _exact_versus(entries, reference, arm, rules) -> None:
@@ -404,24 +520,29 @@ def _versus_entry(comparison: verdict.Comparison) -> dict:
     return {
         "ratio": comparison.ratio,
         "interval": list(comparison.interval),
-        "level": verdict.LEVEL,
+        "level": comparison.level,
         "coverage": comparison.coverage,
         "p": comparison.p,
         "verdict": comparison.verdict,
         "why": comparison.why,
         "threshold": float(np.exp(comparison.threshold)),
+        "beyond": comparison.beyond,
+        "means": comparison.means,
         "pairs_needed": comparison.pairs_needed,
         "paired": comparison.paired,
     }
 
 
-def _override(entries, reference, arm, boots, used, kind) -> None:
+def _override(entries, reference, arm, boots, used, kind, rules) -> None:
     """What stands above any time: a machine that cannot show it, an arm that keeps failing."""
     faults = {
         a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") in GUEST_FAULTS)
         for a in (reference, arm)
     }
-    broken = verdict.unreliable(faults[reference], faults[arm])
+    void = {a: sum(1 for b in boots if b["about"]["arm"] == a and b["about"].get("outcome") == NOT_PARALLEL)
+            for a in (reference, arm)}
+    broken = verdict.unreliable(faults[reference], faults[arm], distrust.by_arm(void))
+    excess = faults[arm] + void[arm] - faults[reference] - void[reference]
     knobs = [b["about"].get("knobs") or {} for a in (reference, arm) for b in used[a][:1]]
     for entry in entries:
         versus = entry["versus"][arm]
@@ -430,6 +551,12 @@ def _override(entries, reference, arm, boots, used, kind) -> None:
             versus.update(verdict="refused", why=f"not judged on {kind}: {reason}", pairs_needed=None)
         elif broken:
             versus.update(verdict="unreliable", why=broken, pairs_needed=None)
+        elif versus["verdict"] == "no difference" and excess and kind != "icount":
+            sides = [np.log([value for value in entry["arms"][a]["boots"] if value]) for a in (reference, arm)]
+            if not verdict.survives_loss(*sides, excess, rules.minimum_effect, versus["level"]):
+                versus.update(verdict="undecided", why=f"{arm if excess > 0 else reference} lost {abs(excess)} more boot"
+                              f"{'s' if abs(excess) > 1 else ''} than {reference if excess > 0 else arm}; had they been slow, "
+                              "the interval would reach further: the boots that are left may be the quick ones")
 
 
 def _no_nan(value):

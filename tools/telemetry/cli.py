@@ -36,7 +36,8 @@ def _settings(args):
 
 def _run(args):
     from . import run
-    return run.run(args.file, out=args.out, settings=_settings(args), live=args.live, port=args.port)
+    return run.run(args.file, out=args.out, settings=_settings(args), live=args.live, port=args.port,
+                   strict=args.strict)
 
 
 def _calibrate(args):
@@ -46,7 +47,7 @@ def _calibrate(args):
 
 def _resume(args):
     from . import run
-    return run.resume(args.run, live=args.live, port=args.port)
+    return run.resume(args.run, live=args.live, port=args.port, strict=args.strict)
 
 
 def _boot(args):
@@ -161,13 +162,19 @@ def parser():
         made.add_argument("--out", metavar="DIR", help="the run's folder, new or empty (default: runs/TIME-NAME)")
         _add_machine(made)
         _add_view(made)
+        return made
 
-    experiment_verb("run", _run, "plan, boot, archive, analyse and report an experiment",
-                    help="an experiment file, or the name of a shipped one")
+    def add_strict(made):
+        made.add_argument("--strict", action="store_true", help="an expectation of which the boots cannot tell has failed")
+
+    made = experiment_verb("run", _run, "plan, boot, archive, analyse and report an experiment",
+                           help="an experiment file, or the name of a shipped one")
+    add_strict(made)
 
     made = verb("resume", _resume, "finish an interrupted run; archived boots stay as they are")
     made.add_argument("run", help="a run's folder or name")
     _add_view(made)
+    add_strict(made)
 
     made = verb("boot", _boot, "one boot, its console in the terminal")
     made.add_argument("--args", default="", metavar="TEXT", help='boot arguments, such as "kbench=1 front=none"')

@@ -4,13 +4,17 @@ One column a run and axis point, one row a test and arm: the ratio to that run's
 What is set side by side is the comparison that each run made within itself, which travels between machines; times do
 not, so they are shown only where the machine is the same (kind, CPUs, host CPU, emulator).
 
-A row says "contradict" where one column calls the arm faster and another slower, "apart" where two intervals have
-nothing in common (each holds its own truth with 95 %, so disjoint ones seldom hold the same), else "agree". That is a
-hint where to look, not a test: runs differ in more than the column head says, so those differences are listed first.
+A row says "contradict" where one column calls the arm faster and another slower, "apart" where the ratio of two columns'
+ratios has an interval without 1, else "overlap": no more is shown than that they may be the same. The ratio of ratios
+stands beside it, the one furthest from 1, with its interval: the two runs' own half widths, added as squares. An interval
+whose real coverage is below 95 % (fewer than four pairs) is not compared. That is a hint where to look, not a test: of rows
+whose truths are the same, one in twenty is apart, and runs differ in more than the column head says, so those differences
+are listed first.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import analyse, calibrate, store, units
+from . import analyse, calibrate, store, units, verdict
 from .errors import EXIT_USAGE, HayloftError
 from .report.words import point_text
 
@@ -44,6 +48,7 @@ class Row:
     versus: list[dict | None]  # by column
     times: list[tuple[float | None, float | None]]  # by column: medians of the reference and of the arm
     says: str
+    ratio: tuple[float, float, float] | None = None  # of two columns' ratios, and its interval: the furthest from 1
 
 
 def columns_of(runs: list[tuple[str, dict]]) -> list[Column]:
@@ -69,7 +74,8 @@ def rows_of(columns: list[Column]) -> list[Row]:
             if sum(entry is not None for entry in versus) < 2:
                 continue
             times = [_times(column, table.get(test), arm) for column, table in zip(columns, tables)]
-            rows.append(Row(test, arm, versus, times, _says([entry for entry in versus if entry])))
+            known = [entry for entry in versus if entry]
+            rows.append(Row(test, arm, versus, times, says(known), ratio_of_ratios(known)))
     if not rows:
         raise HayloftError("these runs have no test and arm in common; nothing can be set side by side", EXIT_USAGE)
     return rows
@@ -81,13 +87,31 @@ def _times(column: Column, test: dict | None, arm: str) -> tuple[float | None, f
     return tuple(test["arms"].get(name, {}).get("median") for name in (column.results["reference"], arm))
 
 
-def _says(versus: list[dict]) -> str:
+def says(versus: list[dict]) -> str:
     if {entry["verdict"] for entry in versus} >= CLAIMS:
         return "contradict"
-    known = [entry["interval"] for entry in versus if None not in entry["interval"]]
-    if any(a[1] < b[0] or b[1] < a[0] for a, b in combinations(known, 2)):
+    found = [_over(a, b) for a, b in combinations(_sure(versus), 2)]
+    if any(low > 1 or high < 1 for _, low, high in found):
         return "apart"
-    return "agree" if len(known) > 1 else ""
+    return "overlap" if found else "too few pairs"
+
+
+def ratio_of_ratios(versus: list[dict]) -> tuple[float, float, float] | None:
+    found = [_over(a, b) for a, b in combinations(_sure(versus), 2)]
+    return max(found, key=lambda one: abs(math.log(one[0])), default=None)
+
+
+def _sure(versus: list[dict]) -> list[dict]:
+    """The columns whose interval holds the truth as often as it says."""
+    return [entry for entry in versus if None not in entry["interval"] and entry["ratio"]
+            and (entry.get("coverage") or 0) >= verdict.LEVEL]
+
+
+def _over(first: dict, second: dict) -> tuple[float, float, float]:
+    (a, (a_low, a_high)), (b, (b_low, b_high)) = (
+        (math.log(entry["ratio"]), [math.log(max(end, 1e-300)) for end in entry["interval"]]) for entry in (first, second))
+    down, up = math.hypot(b - b_low, a_high - a), math.hypot(b_high - b, a - a_low)
+    return math.exp(b - a), math.exp(b - a - down), math.exp(b - a + up)
 
 
 def differences(runs: list[tuple[str, dict]]) -> list[str]:
@@ -98,7 +122,7 @@ def differences(runs: list[tuple[str, dict]]) -> list[str]:
             return []
         return [f"{what}: " + "; ".join(f"run {number} {value}" for number, value in enumerate(values, 1))]
 
-    out = told("machine", calibrate.machine_key) + told("kernel and tool", _git)
+    out = told("machine", calibrate.hardware) + told("kernel and tool", _git)
     arms = list(dict.fromkeys(arm for _, results in runs for arm in results["arms"]))
     for arm in arms:
         out += told(f"arm {arm}", lambda r, arm=arm: f"`{r['arms'][arm]}`" if arm in r["arms"] else "has none")
@@ -119,6 +143,10 @@ def _cell(versus: dict | None) -> str:
     return f"{units.number(versus['ratio'])}{interval} {versus['verdict']}"
 
 
+def _over_text(ratio: tuple[float, float, float] | None) -> str:
+    return "–" if ratio is None else f"{units.number(ratio[0])} ({units.number(ratio[1])} … {units.number(ratio[2])})"
+
+
 def main(names: list[str]) -> int:
     runs = []
     for name in names:
@@ -132,7 +160,7 @@ def main(names: list[str]) -> int:
     for line in differences(runs):
         console.print(f"not the same: {line}", markup=False)
     console.print(_table(columns, rows, lambda row: [_cell(entry) for entry in row.versus], says=True))
-    same = len({calibrate.machine_key(results) for _, results in runs}) == 1
+    same = len({calibrate.hardware(results) for _, results in runs}) == 1
     if same:
         console.print(_table(columns, rows, lambda row: [f"{units.number(a)} → {units.number(b)}" for a, b in row.times]))
     else:
@@ -148,6 +176,7 @@ def _table(columns: list[Column], rows: list[Row], cells, says=False) -> Table:
         table.add_column(column.label, justify="right")
     if says:
         table.add_column("they")
+        table.add_column("ratio of ratios", justify="right")
     for row in rows:
-        table.add_row(row.test, row.arm, *cells(row), *([row.says] if says else []))
+        table.add_row(row.test, row.arm, *cells(row), *([row.says, _over_text(row.ratio)] if says else []))
     return table

@@ -12,8 +12,14 @@ slope is that of pairs' means over pairs' distances. Where the distance changes 
 against its boot's mean. Both are pooled, weighted by how far each lies from its line. Then the slope is shrunk by its own
 uncertainty, and kept between 0 (the test does not feel it) and 1. A figure is moved to the run's usual distance.
 
-Why this cannot make or hide a difference: as for the pace, exchanging labels changes neither slope nor usual distance, and
-the distance is the machine's doing. Whether it differs between arms is looked at (distrust.py).
+Why this seldom makes or hides a difference: exchanging the labels of a pair changes neither slope nor usual distance, p is
+fitted again under each labelling (stats.py), and the distance is the machine's doing. Whether an arm has a hand in it is
+looked at (readings.py), within pairs and within states: `own` is how far a boot's round trips lie from those of its state,
+near or far, where the widest gap between all round trips of the run parts the two.
+
+Each arm has a slope of its own too. Where two of them differ by more than chance, one slope would make a difference of its
+own. Then the times stand, and `ends` has them at a near and at a far distance, each arm by its own slope: what is said
+must hold at both.
 
 Nothing is done where all round trips of a run are alike, for a test of one CPU, or where a round has no probe.
 """
@@ -27,6 +33,9 @@ import numpy as np
 from . import pace
 
 FAR = 2.0  # times as long as another, for a word to go to another CPU and back: not the same distance
+UNLIKE = 2.0  # standard errors between the slopes of two arms ...
+PLAIN = 0.05  # ... and what that must come to over the run's distances, log scale
+ENDS = (0.05, 0.95)  # quantiles of the run's distances that are near and far
 APART = 1.5  # the same of whole boots' means, from which on there is something to take out
 FEWEST_PAIRS = 4  # that a slope can come from, or rounds beyond the mean of boots in which the distance changed
 
@@ -39,6 +48,9 @@ class Distance:
     figures: list[list[float | None]]  # by arm and boot, at the run's usual distance
     roundtrip: list[list[float | None]]  # by arm and boot, natural logarithm of milliseconds
     spread: tuple[float, float]  # of boots within arms, log scale, before and after
+    own: list[list[float | None]]  # by arm and boot, log scale, against its state
+    slopes: list[float | None]  # by arm
+    ends: list[list[list[float | None]]] | None  # figures near and far, where the arms' slopes differ
 
 
 def probes(digest: dict) -> list[dict]:
@@ -70,13 +82,53 @@ def adjust(figures: list[list[float | None]], times: list[list[list[float]]], tr
         return None
     parts = [_pair_means(x, y, pairs, len(figures)), _changes(times, trips, boots)]
     slope = _slope([part for part in parts if part is not None])
-    usual = float(np.median(np.concatenate([trips[arm][row] for arm, row in boots])))
-    moved = [[None if (arm, row) not in y else float(np.exp(y[arm, row] - slope * (x[arm, row] - usual)))
-              for row in range(len(values))] for arm, values in enumerate(figures)]
+    slopes = [_own_slope(x, y, times, trips, [boot for boot in boots if boot[0] == arm]) for arm in range(len(figures))]
+    every = np.concatenate([trips[arm][row] for arm, row in boots])
+    ends = None
+    if _unlike(slopes, np.ptp(list(x.values()))):
+        slope = 0.0
+        known = [one[0] if one is not None else 0.0 for one in slopes]
+        ends = [_moved(figures, x, y, known, float(np.quantile(every, share))) for share in ENDS]
+    moved = _moved(figures, x, y, [slope] * len(figures), float(np.median(every)))
+    own = _of_states(trips, boots, every)
     logs = [[[table.get((arm, row)) for row in range(len(values))] for arm, values in enumerate(figures)]
-            for table in (x, y)]
+            for table in (x, y, own)]
     after = [[None if value is None else float(np.log(value)) for value in arm] for arm in moved]
-    return Distance(slope, moved, logs[0], (pace.spread_within(logs[1]), pace.spread_within(after)))
+    return Distance(slope, moved, logs[0], (pace.spread_within(logs[1]), pace.spread_within(after)), logs[2],
+                    [None if one is None else one[0] for one in slopes], ends)
+
+
+def _moved(figures, x: dict, y: dict, slopes: list[float], to: float) -> list[list[float | None]]:
+    return [[None if (arm, row) not in y else float(np.exp(y[arm, row] - slopes[arm] * (x[arm, row] - to)))
+             for row in range(len(values))] for arm, values in enumerate(figures)]
+
+
+def _of_states(trips, boots: list[tuple[int, int]], every: np.ndarray) -> dict:
+    """{boot: how far its round trips lie from the middle of their state}."""
+    steps = np.sort(every)
+    widest = int(np.argmax(np.diff(steps)))
+    bar = (steps[widest] + steps[widest + 1]) / 2
+    middle = [float(np.median(part)) for part in (every[every <= bar], every[every > bar])]
+    return {(arm, row): float(np.mean([one - middle[int(one > bar)] for one in trips[arm][row]])) for arm, row in boots}
+
+
+def _own_slope(x: dict, y: dict, times, trips, boots: list[tuple[int, int]]) -> tuple[float, float] | None:
+    """(slope, its variance) of one arm, from its boots and from its rounds; None where it was at one distance only."""
+    parts = []
+    if len(boots) > 2 and np.ptp([x[boot] for boot in boots]) >= np.log(APART):
+        both = np.array([(x[boot], y[boot]) for boot in boots])
+        off = both - both.mean(axis=0)
+        parts.append((off[:, 0], off[:, 1], len(boots) - 2))
+    parts.append(_changes(times, trips, boots))
+    parts = [part for part in parts if part is not None]
+    slope, weights = _through(parts)
+    return (slope, 1 / weights) if weights else None
+
+
+def _unlike(slopes: list[tuple[float, float] | None], range_: float) -> bool:
+    known = [one for one in slopes if one is not None]
+    return any(abs(a - b) > UNLIKE * np.sqrt(va + vb) and abs(a - b) * range_ > PLAIN
+               for at, (a, va) in enumerate(known) for b, vb in known[:at])
 
 
 def _pair_means(x: dict, y: dict, pairs: list[list[int]], arms: int):
@@ -105,8 +157,8 @@ def _changes(times, trips, boots: list[tuple[int, int]]):
     return every[:, 0], every[:, 1], len(every) - len(offs) - 1
 
 
-def _slope(parts: list) -> float:
-    """One line through both kinds, each weighted by its own distance from it, shrunk by its uncertainty."""
+def _through(parts: list) -> tuple[float, float]:
+    """(slope, weight) of one line through all kinds, each weighted by its own distance from it."""
     weights = top = 0.0
     for x, y, freedom in parts:
         if not x @ x > 0:
@@ -115,8 +167,11 @@ def _slope(parts: list) -> float:
         noise = max(float(((y - own * x) ** 2).sum()) / freedom, pace.SLIGHT**2)
         weights += (x @ x) / noise
         top += (x @ y) / noise
-    if not weights:
-        return 0.0
-    slope = top / weights
+    return (top / weights if weights else 0.0), weights
+
+
+def _slope(parts: list) -> float:
+    """The same, shrunk by its uncertainty."""
+    slope, weights = _through(parts)
     sure = 1.0 - 1.0 / (weights * slope**2) if slope else 0.0  # how much of its square is not its own variance
     return float(np.clip(slope * max(sure, 0.0), 0.0, 1.0))

@@ -1,6 +1,7 @@
 """What to distrust: everything that limits the meaning of a run's numbers, as values with a kind and a text.
 
-They travel with the results and stand at the top of the report. Nothing here changes a verdict.
+They travel with the results and stand at the top of the report. Nothing here changes a verdict; what a reading that knows
+the arms does to one is said by settle.py.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from collections import Counter
 
 import numpy as np
 
-from . import distance, verdict
-from .outcome import GUEST_FAULTS, OK
+from . import distance, stats
+from .outcome import GUEST_FAULTS, NOT_PARALLEL, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
+ONE_SIDED = 0.125  # arms that are alike lose boots so unevenly at most this often
 LASTING = 0.1  # of a boot's probes that find another distance: less is work beside it
-PACE_SHIFT = 0.05  # on the log scale: what a reading that knows the arms may do to a time unsaid
 MEANING = {
     "tcg": "translated code: compare the arms with each other, never publish the ns",
     "icount": "instructions, counted exactly; time and contention do not appear",
 }
 
 
-def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: bool) -> list[dict]:
+def collect(run: dict, results: dict, boots: list[dict], kind: str, uncalibrated: str) -> list[dict]:
+    """uncalibrated: what is to be said of this machine's noise, if anything."""
     found: list[dict] = []
 
     def warn(name: str, text: str) -> None:
@@ -50,9 +52,8 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _images(used, warn)
     _rounds(used, warn)
     _adjusters(results, warn)
-    if kind != "icount" and not calibrated and used:
-        warn("not calibrated", "this machine's own noise is not calibrated (./hayloft calibrate), so only the "
-             "minimum effect guards against it")
+    if kind != "icount" and uncalibrated and used:
+        warn("not calibrated", uncalibrated)
     return found
 
 
@@ -73,40 +74,37 @@ def _kind_of(text: str) -> str:
     return head if colon and len(head) < 24 else "plan"
 
 
-# what is taken out of the times: its key in a test's entry, the reading behind it, and in words what it means if that grew
-ADJUSTED = (("pace", "yardstick", "the yardstick itself was", ("slower", "quicker")),
-            ("distance", "roundtrip", "two CPUs themselves were", ("further apart", "closer together")))
+# what is taken out of the times, and in words what it means if its reading grew in an arm
+KNOWN = {"pace": ("the yardstick itself was", ("slower", "quicker")),
+         "distance": ("two CPUs themselves were", ("further apart", "closer together"))}
+
+
+def known_arms(test: dict, arm: str) -> dict[str, str]:
+    """{what is taken out: in words how its reading differs in this arm}, of the readings that know it (readings.py)."""
+    found = {}
+    for key, (subject, ways) in KNOWN.items():
+        one = ((test.get(key) or {}).get("knows") or {}).get(arm)
+        if one:
+            found[key] = (f"{subject} {100 * abs(np.expm1(one['shift'])):.0f} % {ways[0 if one['shift'] > 0 else 1]} "
+                          f"in {arm} (p = {one['p']:.2g})")
+    return found
 
 
 def _adjusters(results: dict, warn) -> None:
-    """A reading that times are adjusted by must not know the arms; it is tried like a family of tests, by the same rules."""
-    for key, reading, subject, ways in ADJUSTED:
-        tests = [test for test in results["tests"] if test.get(key)]
+    """A reading that times are adjusted by must not know the arms."""
+    for test in results["tests"]:
         for arm in results["arms"]:
-            if arm == results["reference"]:
-                continue
-            sides = [_readings(tests, key, reading, a) for a in (results["reference"], arm)]
-            if not tests or min(map(len, sides)) < verdict.FEWEST_PAIRS:
-                continue
-            sides = [verdict.Side(values, np.arange(1, len(values) + 1)) for values in sides]
-            p = verdict.family_p(*sides, verdict.Rules(arms_compared=len(results["arms"]) - 1))
-            for test, one in zip(tests, p):
-                found = test[key][reading]
-                shift = np.mean(_known(found[arm])) - np.mean(_known(found[results["reference"]]))
-                if one <= verdict.ALPHA and abs(test[key]["slope"] * shift) > PACE_SHIFT:
-                    warn(key, f"{test['name']}: {subject} {100 * abs(np.expm1(shift)):.0f} % {ways[0 if shift > 0 else 1]} "
-                         f"in {arm} (p = {one:.2g}), so the adjustment may hide or make a part of the difference: compare "
-                         "the times as measured")
+            for key, text in known_arms(test, arm).items():
+                warn(key, f"{test['name']}: {text}, so the adjustment may hide or make a part of the difference: compare "
+                     "the times as measured")
+        distance_ = test.get("distance") or {}
+        if distance_.get("differ"):
+            warn("distance", f"{test['name']}: the arms feel the distance between CPUs differently "
+                 f"({slopes_text(distance_)}), so it is not taken out")
 
 
-def _known(values: list) -> list:
-    return [value for value in values if value is not None]
-
-
-def _readings(tests: list[dict], key: str, reading: str, arm: str) -> np.ndarray:
-    """values[boot, test], of the boots that have all tests."""
-    rows = np.array([test[key][reading][arm] for test in tests], dtype=float).T
-    return rows[~np.isnan(rows).any(axis=1)] if rows.size else rows
+def slopes_text(found: dict) -> str:
+    return "slopes " + ", ".join(f"{arm} {one:.2f}" for arm, one in found["slopes"].items() if one is not None)
 
 
 def _over_committed(run: dict, results: dict, kind: str, warn) -> None:
@@ -136,8 +134,20 @@ def _failed(boots: list[dict], warn) -> None:
     kinds = Counter(about.get("outcome") or "unknown" for about in failed)
     guests = Counter(about["arm"] for about in failed if about.get("outcome") in GUEST_FAULTS)
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    by_arm = "; guest faults by arm: " + ", ".join(f"{a} {n}" for a, n in sorted(guests.items())) if guests else ""
-    warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){by_arm}")
+    void = Counter(about["arm"] for about in failed if about.get("outcome") == NOT_PARALLEL)
+    told = f"; guest faults by arm: {by_arm(guests)}" if guests else ""
+    told += f"; void by arm: {by_arm(void)}" if void else ""
+    warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){told}")
+    arms = {boot["about"]["arm"] for boot in boots}
+    lost = Counter({arm: guests[arm] + void[arm] for arm in arms})
+    most, least = max(lost, key=lambda arm: lost[arm]), min(lost, key=lambda arm: lost[arm])
+    if most != least and stats.one_sided_binomial(lost[most], lost[least]) <= ONE_SIDED:
+        warn("lost in one arm", f"boots of {most} were thrown away more often than of {least} ({lost[most]} and {lost[least]}): if "
+             "the slow ones run out of time, those that are left are the quick ones")
+
+
+def by_arm(counts: dict[str, int]) -> str:
+    return ", ".join(f"{arm} {count}" for arm, count in sorted(counts.items()) if count)
 
 
 def _losses(used: list[dict], warn) -> None:
@@ -198,7 +208,7 @@ def _distance(results: dict, used: list[dict], warn) -> None:
     rate = float(np.median([rate for found in apart.values() for rate in found]))
     arms = ", ".join(f"{arm} {count}" for arm, count in sorted(Counter(arm for _, arm in apart).items()))
     how = "further apart" if rate < usual else "closer together"
-    adjusted = sum(bool(test.get("distance")) for test in results["tests"])
+    adjusted = sum(bool(test.get("distance") and not test["distance"].get("differ")) for test in results["tests"])
     then = (f"taken out of {adjusted} test{'s' if adjusted != 1 else ''} on several CPUs" if adjusted else
             "not taken out: tests in which CPUs meet follow it, whatever the arm")
     warn("distance", f"two CPUs were {max(rate / usual, usual / rate):.1f} times {how} than usual in {len(apart)} of "

@@ -5,6 +5,15 @@
     term    = factor (("*" | "/") factor)*
     factor  = number | arm | "-" factor | "(" sum ")"
 
+A rule is asked of boots, not of medians, with the certainty of a verdict:
+
+    held, not held   a comparison of two arms by ranks: of every boot of one with every boot of the other, as the interval of a
+                     ratio is made. Of one arm, or of three, by Student's interval over boots
+    cannot tell      neither can be shown, or the test has no verdict, or times as measured and as adjusted differ in it
+
+What has no value at all (a test that did not run, a name that is wrong) has not held, as before. Under icount figures are
+exact, so there the rule is asked of them.
+
 A key names what the arms' letters stand for: "test:NAME" its time an operation, "counter:NAME" the sum
 over all timed rounds ("counter:NAME@TEST" of one test), "lock:CLASS.FIELD" likewise, "figure:NAME@TEST" what a
 workload tells of its rounds besides their time. Parsed here, not by
@@ -15,7 +24,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 
+import numpy as np
+
+from . import stats, verdict
 from .errors import HayloftError, did_you_mean
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_]\w*)|(<=|>=|[-+*/<>()]))")
@@ -25,6 +38,7 @@ _COMPARE = {
     "<=": lambda a, b: a <= b,
     ">=": lambda a, b: a >= b,
 }
+HELD, NOT_HELD, CANNOT_TELL = "held", "not held", "cannot tell"
 DEEPEST = 50
 LONGEST_SHOWN = 80
 
@@ -45,6 +59,44 @@ class Rule:
         except (ZeroDivisionError, OverflowError, LookupError):
             return None
         return all(_COMPARE[c](a, b) for c, a, b in zip(self.comparisons, numbers, numbers[1:]))
+
+    def judge(self, boots: dict[str, list[float | None]]) -> str:
+        """boots: an arm's values, one a boot."""
+        steps = [_judge_step(sign, left, right, boots) for sign, left, right in zip(self.comparisons, self.sums, self.sums[1:])]
+        return NOT_HELD if NOT_HELD in steps else HELD if set(steps) == {HELD} else CANNOT_TELL
+
+
+def _judge_step(sign: str, left, right, boots: dict[str, list[float | None]]) -> str:
+    arms = sorted(_arms_in(left) | _arms_in(right))
+    if not arms:
+        return HELD if _COMPARE[sign](_evaluate(left, {}), _evaluate(right, {})) else NOT_HELD
+    known = [[value for value in boots.get(arm) or [] if value is not None] for arm in arms]
+    fewest = min(map(len, known))
+    if fewest < verdict.FEWEST_PAIRS:
+        return CANNOT_TELL
+    together = product(*known) if len(arms) == 2 else zip(*known)
+    try:
+        gaps = np.array([_evaluate(left, here) - _evaluate(right, here)
+                         for values in together for here in [dict(zip(arms, values))]])
+    except (ZeroDivisionError, OverflowError):
+        return CANNOT_TELL
+    good = int(sum(_COMPARE[sign](gap, 0.0) for gap in gaps))
+    if len(arms) == 2:
+        out, coverage = stats.order_bounds(stats.mann_whitney_tail(len(known[0]), len(known[1])), verdict.LEVEL)
+        sure = coverage >= verdict.LEVEL
+        return HELD if sure and len(gaps) - good <= out else NOT_HELD if sure and good <= out else CANNOT_TELL
+    if good in (0, fewest) and 2.0 ** (1 - fewest) <= verdict.ALPHA:
+        return HELD if good else NOT_HELD
+    middle = float(gaps.mean())
+    half = stats.t_quantile((1 + verdict.LEVEL) / 2, fewest - 1) * float(gaps.std(ddof=1)) / fewest**0.5
+    ends = {_COMPARE[sign](end, 0.0) for end in (middle - half, middle + half)}
+    return CANNOT_TELL if len(ends) > 1 else HELD if ends.pop() else NOT_HELD
+
+
+def _arms_in(tree) -> set[str]:
+    if isinstance(tree, str):
+        return {tree}
+    return set() if isinstance(tree, float) else _arms_in(tree[1]) | _arms_in(tree[2])
 
 
 def parse_rule(text: str, arms) -> Rule:
@@ -154,8 +206,10 @@ def _evaluate(tree, values: dict[str, float | None]) -> float:
 # -- against results ------------------------------------------------------------------------------
 
 
-def evaluate(expectations: dict[str, str], results: dict) -> list[dict]:
-    """The entries of results.json: one an expectation and axis point. held is false where it cannot be told."""
+def evaluate(expectations: dict[str, str], results: dict, boots_of=None) -> list[dict]:
+    """The entries of results.json: one an expectation and axis point. held is true, false, or null where the boots cannot
+    tell; false as well where there is nothing to ask. boots_of(kind, name, field, test, point): {arm: values of boots}, of
+    what results have no boots of."""
     found = []
     for key, text in expectations.items():
         rule = parse_rule(text, results["arms"])
@@ -163,13 +217,56 @@ def evaluate(expectations: dict[str, str], results: dict) -> list[dict]:
             values, missing = _values(key, point, results)
             if missing and not _any_boot_counts(point, results):
                 missing = "no boot counts"
-            held = rule.holds(values) if not missing else None
-            entry = {"test": key, "rule": text, "held": bool(held), "point": point,
+            on_medians = rule.holds(values) if not missing else None
+            entry = {"test": key, "rule": text, "held": False, "outcome": CANNOT_TELL, "point": point,
                      "values": {arm: values.get(arm) for arm in results["arms"]}}
-            if held is None:
+            if on_medians is None:
                 entry["reason"] = missing or "an arm has no value, or the rule divides by zero"
+            else:
+                entry["outcome"], reason = _outcome(rule, key, point, results, boots_of, on_medians)
+                entry["held"] = {HELD: True, NOT_HELD: False}.get(entry["outcome"])
+                if reason:
+                    entry["reason"] = reason
             found.append(entry)
     return found
+
+
+def _outcome(rule: Rule, key: str, point: dict, results: dict, boots_of, on_medians: bool) -> tuple[str, str]:
+    kind, _, name = key.partition(":")
+    name, _, test = name.partition("@")
+    if (results.get("machine") or {}).get("kind") == "icount":
+        return (HELD if on_medians else NOT_HELD), ""
+    if kind == "test":
+        return _outcome_of_test(rule, next(e for e in results["tests"] if e["name"] == name and e["point"] == point))
+    field = name.partition(".")[2] if kind == "lock" else "median"
+    if kind == "figure":
+        arms = next(e["arms"] for e in results["figures"] if (e["name"], e["test"], e["point"]) == (name, test, point))
+        boots = {arm: about["boots"] for arm, about in arms.items()}
+    else:
+        boots = boots_of(kind, name.partition(".")[0] if kind == "lock" else name, field, test or None, point) if boots_of else {}
+    said = rule.judge(boots)
+    return said, _few(rule, boots) if said == CANNOT_TELL else ""
+
+
+def _outcome_of_test(rule: Rule, entry: dict) -> tuple[str, str]:
+    for arm, versus in entry.get("versus", {}).items():
+        if arm in rule.arms and versus["verdict"] in ("refused", "unreliable", "none"):
+            return CANNOT_TELL, f"{versus['verdict']}: {versus['why']}"
+    arms = entry["arms"]
+    said = {name: rule.judge({arm: about.get(name) or about["boots"] for arm, about in arms.items()}) for name in ("boots", "raw")}
+    # what only the adjusted times show counts where the verdict rests on them too (settle.py)
+    settled = all(versus["verdict"] == versus["adjusted"]["verdict"] for arm, versus in entry.get("versus", {}).items()
+                  if arm in rule.arms and versus.get("adjusted"))
+    if said["boots"] != said["raw"] and not (settled and said["raw"] == CANNOT_TELL):
+        return CANNOT_TELL, f"as adjusted {said['boots']}, as measured {said['raw']}"
+    return said["boots"], _few(rule, {arm: about["boots"] for arm, about in arms.items()}) if said["boots"] == CANNOT_TELL else ""
+
+
+def _few(rule: Rule, boots: dict) -> str:
+    counts = [sum(value is not None for value in boots.get(arm) or []) for arm in rule.arms]
+    if min(counts, default=0) < verdict.FEWEST_PAIRS:
+        return f"{min(counts, default=0)} boots of an arm: with fewer than {verdict.FEWEST_PAIRS} nothing is shown"
+    return f"the boots do not show it, nor the contrary, with {100 * verdict.LEVEL:.0f} %"
 
 
 def _any_boot_counts(point: dict, results: dict) -> bool:

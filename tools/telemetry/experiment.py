@@ -20,7 +20,8 @@ from . import ROOT, defs, machine
 from .errors import HayloftError, did_you_mean
 from .toml_lines import Lines
 
-ORDERS = ("abba", "alternate", "random")
+ORDERS = ("random-blocks", "abba", "pairs", "alternate", "random")  # plan.py; the first is what is done unasked
+EXCHANGES = ("boots", "pairs")  # verdict.py: labels are exchanged between all boots of a run, or within pairs only
 DEFAULT_PAIRS = 6
 DEFAULT_RETRIES = 2
 DEFAULT_EFFECT = 0.20
@@ -31,7 +32,7 @@ MOST_POINTS = 64
 
 # key → legal types; machine, arms, axes and expect are tables
 _TOP = {"title": str, "published": str, "machine": dict, "boot": str, "pairs": (int, dict), "order": str,
-        "minimum_effect": (int, float), "pace": str, "retries": int, "arms": dict, "axes": dict, "expect": dict}
+        "scheme": str,        "minimum_effect": (int, float), "pace": str, "retries": int, "arms": dict, "axes": dict, "expect": dict}
 _MACHINE = {"kind": str, "cpus": (int, str), "memory": str, "timeout": str, "topology": str}
 _TYPE_NAMES = {str: "a text", dict: "a table", int: "a whole number", float: "a number", bool: "true or false",
                list: "a list"}
@@ -67,6 +68,7 @@ class Experiment:
     pairs: int  # the most that will be booted
     looks: list | None  # planned looks, or None
     order: str
+    exchange: str  # one of EXCHANGES
     minimum_effect: float
     pace: str  # one of PACES
     retries: int
@@ -152,9 +154,7 @@ class _Reader:
         if not title.strip():
             self.fail(("title",), "is empty; say what the experiment asks")
         pairs, looks = self.read_pairs(data.get("pairs", DEFAULT_PAIRS))
-        order = data.get("order", "abba")
-        if order not in ORDERS:
-            self.fail(("order",), f"no order is called '{order}'{did_you_mean(order, ORDERS)}")
+        order, exchange = self.read_scheme(data)
         effect = data.get("minimum_effect", DEFAULT_EFFECT)
         if not 0 <= effect <= 1:  # more would be meant as per cent
             self.fail(("minimum_effect",), f"a share from 0 to 1, such as 0.20 for 20 %, not {effect}")
@@ -168,9 +168,20 @@ class _Reader:
         return Experiment(
             path=self.path, source=text, title=title, published=self.read_published(data.get("published")),
             machine=self.read_machine(data.get("machine", {})), boot=data.get("boot", ""), pairs=pairs,
-            looks=looks, order=order, minimum_effect=float(effect), pace=pace, retries=retries, arms=arms,
+            looks=looks, order=order, exchange=exchange, minimum_effect=float(effect), pace=pace, retries=retries, arms=arms,
             axes=self.read_axes(data.get("axes", {})),
             expect=self.read_expect(data.get("expect", {}), [arm.name for arm in arms]), lines=self.lines)
+
+    def read_scheme(self, data):
+        """(order of the boots, what is exchanged). scheme names one or both: an order, or "pairs", which is the order that
+        comparing within pairs assumes, and that comparison. `order` by itself is an order."""
+        if "scheme" in data and "order" in data:
+            self.fail(("order",), "scheme says the order too; name one of them")
+        key = "scheme" if "scheme" in data else "order"
+        order = data.get(key, ORDERS[0])
+        if order not in ORDERS:
+            self.fail((key,), f"no {key} is called '{order}'{did_you_mean(order, ORDERS)}")
+        return order, EXCHANGES[key == "scheme" and order == "pairs"]
 
     def read_pairs(self, value):
         if isinstance(value, int):
@@ -359,12 +370,14 @@ def _apply_setting(reader, key, value):
             reader.data[key] = float(value) if key == "minimum_effect" else int(value)
         except ValueError as error:
             raise HayloftError(f"--set {key}={value}: wants a number") from error
-    elif key in ("title", "order", "pace", "published", "boot"):
+    elif key in ("title", "order", "scheme", "pace", "published", "boot"):
         reader.data[key] = value
+        if key in ("order", "scheme"):  # whichever the file has
+            reader.data.pop({"order": "scheme", "scheme": "order"}[key], None)
     else:
         knobs = defs.parse_knobs((ROOT / "base" / "knobs.def").read_text())
         if key not in knobs:
-            legal = [*knobs.by_name, "pairs", "order", "minimum_effect", "pace", "retries", "title", "boot",
+            legal = [*knobs.by_name, "pairs", "scheme", "order", "minimum_effect", "pace", "retries", "title", "boot",
                      *(f"machine.{known}" for known in _MACHINE)]
             raise HayloftError(f"--set {key}={value}: unknown key{did_you_mean(key, legal)}")
         words = [word for word in str(reader.data.get("boot", "")).split() if word.partition("=")[0] != key]

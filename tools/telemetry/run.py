@@ -142,7 +142,7 @@ def start(path, out=None, settings=()):
         "host": {"cpu": facts.cpu_model(), "cores": len(facts.usable_cpus()), "load": facts.load()},
         "machine": specs[0].describe(), "machines": [spec.describe() for spec in specs],
         "arms": arms, "reference": next(iter(arms)), "points": experiment.points, "pairs": experiment.pairs,
-        "looks": experiment.looks, "order_kind": experiment.order, "order": [], "retries": experiment.retries,
+        "looks": experiment.looks, "order_kind": experiment.order, "scheme": experiment.exchange, "order": [], "retries": experiment.retries,
         "minimum_effect": experiment.minimum_effect, "pace": experiment.pace, "published": experiment.published, "images": {},
         "arm_images": {}, "seed": seed, "settings": dict(settings), "skipped": [],
         "warnings": _warnings(experiment, specs, arms), "state": "running"}
@@ -179,7 +179,8 @@ def _prepare(run, experiment, specs, seed):
     kept = [arm for arm in experiment.arms if arm.name in run.info["arms"]]
     by_name = {arm.name: arm for arm in kept}
     order = []
-    for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed):
+    for slot in plan.draw([arm.name for arm in kept], experiment.points, experiment.pairs, experiment.order, seed,
+                          experiment.looks):
         arm, spec = by_name[slot.arm], specs[slot.point_index]
         words = experiment.line_at(arm, slot.point)
         line = argument_line(words, spec, knobs[arm.name])
@@ -423,12 +424,12 @@ def judge(folder, ended, arguments, knobs):
 
 # -- the whole ----------------------------------------------------------------------------------------------------
 
-def run(path, out=None, settings=(), live="auto", port=None):
+def run(path, out=None, settings=(), live="auto", port=None, strict=False):
     """The verb `run`. Returns its exit code."""
     with stop_by_signal():
         path = experiments.find(path)
         session = start(path, out, settings)
-        return finish(session, live, port)
+        return finish(session, live, port, strict)
 
 
 def calibrate(path, out=None, settings=(), live="auto", port=None):
@@ -448,7 +449,7 @@ def calibrate(path, out=None, settings=(), live="auto", port=None):
     return code
 
 
-def resume(name, live="auto", port=None):
+def resume(name, live="auto", port=None, strict=False):
     """The verb `resume`: goes on with an interrupted run. Returns its exit code."""
     with stop_by_signal():
         run_folder = store.open_run(name, locked=True)
@@ -460,7 +461,7 @@ def resume(name, live="auto", port=None):
             raise
         run_folder.info["state"] = "running"
         run_folder.save()
-        return finish(session, live, port)
+        return finish(session, live, port, strict)
 
 
 def prepare_again(run_folder):
@@ -478,7 +479,7 @@ def prepare_again(run_folder):
     return _prepare(run_folder, experiment, specs, info["seed"])
 
 
-def finish(session, live, port):
+def finish(session, live, port, strict=False):
     """Boots what is missing, then analyses, reports and says. Closes the run in any case."""
     run_folder, view = session.run, None
     kind = choose_view(live)
@@ -512,7 +513,7 @@ def finish(session, live, port):
         run_folder.close()
     from . import verdicts
     verdicts.show(run_folder.dir, results)
-    return exit_code(session, results)
+    return exit_code(session, results, strict)
 
 
 def save_interrupted(run_folder):
@@ -528,10 +529,11 @@ def interrupted(session, show):
     show.say(f"interrupted; go on with ./hayloft resume {session.run.dir}")
 
 
-def exit_code(session, results):
+def exit_code(session, results, strict=False):
+    """strict: what cannot be told has not held."""
     if session.incomplete:
         return EXIT_BOOTS
-    if any(entry["held"] is False for entry in results["expectations"]):
+    if any(entry["held"] is False or strict and not entry["held"] for entry in results["expectations"]):
         return EXIT_EXPECTATION
     return 0
 

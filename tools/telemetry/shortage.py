@@ -45,7 +45,8 @@ def take_out(tests: list[dict], short: dict) -> None:
     for test in tests:
         for arm in short.get(test["name"], {}):
             about = test["arms"][arm]
-            about |= {"median": None, "boots": [None] * len(about["boots"])}
+            nothing = [None] * len(about["boots"])
+            about |= {"median": None, "boots": nothing, "means": list(nothing)}
 
 
 def nothing_said(test: dict, short: dict, used: dict[str, list[dict]], arms: tuple[str, str]) -> verdict.Comparison | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
@@ -119,12 +119,28 @@ def _merge(into: dict, key, value: float, kind: str) -> None:
 # -- counters -------------------------------------------------------------------------------------
 
 
-def counters(arms: dict[str, list[tuple[int, BootTally]]], reference: str, schema: dict, point: dict,
-             rules: verdict.Rules) -> list[dict]:
-    """The entries of results.json; arms: pair number and tally of each boot used."""
-    keys = _keys(arms, schema)
-    tables = {arm: _table(boots, keys) for arm, boots in arms.items()}
-    p_values = _p_values(tables, arms, reference, keys, schema, rules)
+@dataclass
+class Point:
+    """What was counted at one axis point: pair number and tally of each boot used, by arm."""
+
+    point: dict
+    arms: dict[str, list[tuple[int, "BootTally"]]]
+    keys: list[Key] = field(default_factory=list)
+    tables: dict[str, "_Table"] = field(default_factory=dict)
+
+
+def counters(points: list[Point], reference: str, schema: dict, rules: verdict.Rules) -> list[dict]:
+    """The entries of results.json, point by point."""
+    for here in points:
+        here.keys = _keys(here.arms, schema)
+        here.tables = {arm: _table(boots, here.keys) for arm, boots in here.arms.items()}
+    p_values = _p_values(points, reference, schema, rules)
+    return [entry for number, here in enumerate(points)
+            for entry in _entries(here, reference, schema, {key[1:]: p for key, p in p_values.items() if key[0] == number})]
+
+
+def _entries(here: Point, reference: str, schema: dict, p_values: dict) -> list[dict]:
+    keys, tables, point = here.keys, here.tables, here.point
     entries = []
     for column, (name, test, cache) in enumerate(keys):
         key, about = keys[column], schema[name]
@@ -182,26 +198,32 @@ def _table(boots: list, keys: list[Key]) -> _Table:
     return table
 
 
-def _p_values(tables: dict, arms: dict, reference: str, keys: list[Key], schema: dict,
-              rules: verdict.Rules) -> dict:
-    """{(arm, key): p}; the family is every counter of the point that is a sum. The figure for one operation and the
-    sum must both differ by more than chance, so p is the larger of theirs: what goes by time (telemetry's records) falls
-    for one operation wherever an arm is faster."""
-    chosen = [c for c, key in enumerate(keys) if schema[key[0]]["kind"] in ("sum", "derived")]
-    if not chosen:
-        return {}
-    found = {}
+def _p_values(points: list[Point], reference: str, schema: dict, rules: verdict.Rules) -> dict:
+    """{(point's number, arm, key): p}; the family is every counter of the run that is a sum, at all points: a row is a pair.
+    The figure for one operation and the sum must both differ by more than chance, so p is the larger of theirs: what goes
+    by time (telemetry's records) falls for one operation wherever an arm is faster."""
+    columns = [(number, c) for number, here in enumerate(points) for c, key in enumerate(here.keys)
+               if schema[key[0]]["kind"] in ("sum", "derived")]
+    found: dict = {}
     rules = verdict.Rules(scheme=rules.scheme, arms_compared=rules.arms_compared, seed=rules.seed,
                           draws=COUNTER_DRAWS)
-    pairs = {arm: np.array([pair for pair, _ in boots]) for arm, boots in arms.items()}
     for measure in (_log_rate, _log_sum):
-        sides = {arm: verdict.Side(measure(tables[arm], chosen), pairs[arm]) for arm in tables}
-        for arm in tables:
+        sides = {arm: _side(points, arm, columns, measure) for arm in points[0].arms} if columns else {}
+        for arm in sides:
             if arm == reference or min(len(sides[arm].values), len(sides[reference].values)) < 2:
                 continue
-            for column, p in zip(chosen, verdict.family_p(sides[reference], sides[arm], rules)):
-                found[arm, keys[column]] = max(float(p), found.get((arm, keys[column]), 0.0))
+            for (number, c), p in zip(columns, verdict.family_p(sides[reference], sides[arm], rules)):
+                key = number, arm, points[number].keys[c]
+                found[key] = max(float(p), found.get(key, 0.0))
     return found
+
+
+def _side(points: list[Point], arm: str, columns: list[tuple[int, int]], measure) -> verdict.Side:
+    blocks = []
+    for number, here in enumerate(points):
+        chosen = [c for of, c in columns if of == number]
+        blocks.append(([pair for pair, _ in here.arms[arm]], measure(here.tables[arm], chosen)))
+    return verdict.Side(*verdict.rows_by_pair(blocks))
 
 
 def _log_rate(table: _Table, chosen: list[int]) -> np.ndarray:
@@ -218,7 +240,8 @@ def _change(reference: dict, arm: dict, p: float | None) -> dict:
            "per_op_change": _relative(reference["per_op"], arm["per_op"]), "p": p, "verdict": "none"}
     if p is not None:
         moved = _moved(out["change"], arm["median"]) and _moved(out["per_op_change"], arm["per_op"])
-        out["verdict"] = "changed" if p <= verdict.ALPHA and moved else "undecided"
+        same_way = _way(reference["median"], arm["median"]) == _way(reference["per_op"], arm["per_op"])
+        out["verdict"] = "changed" if p <= verdict.ALPHA and moved and same_way else "undecided"
     return out
 
 
@@ -226,6 +249,12 @@ def _moved(change: float | None, after: float | None) -> bool:
     """Both the sum and the figure an operation must move: else only the speed did (ticks a second are the same,
     ticks an operation are not)."""
     return bool(after) if change is None else abs(change) >= SMALL_CHANGE
+
+
+def _way(before: float | None, after: float | None) -> int:
+    """Of a counter that goes partly by operations and partly by time the sum rises and the figure an operation falls
+    wherever an arm is faster: nothing but the speed changed."""
+    return 0 if before is None or after is None else int(np.sign(after - before))
 
 
 def _relative(before: float | None, after: float | None) -> float | None:
@@ -238,6 +267,18 @@ def _relative(before: float | None, after: float | None) -> float | None:
 def _median(values) -> float | None:
     values = [float(v) for v in values if v is not None and np.isfinite(v)]
     return median(values) if values else None
+
+
+def boots_of(here: Point, schema: dict, kind: str, name: str, field: str, test: str | None) -> dict[str, list[float]]:
+    """One figure of an entry of results.json, boot by boot: a counter's sum, or a field of a lock class."""
+    if kind == "counter":
+        if (name, test, None) not in here.keys:
+            return {arm: [0.0] * len(boots) for arm, boots in here.arms.items()}  # never sent
+        column = here.keys.index((name, test, None))
+        return {arm: [float(v) for v in table.plain[:, column] if np.isfinite(v)] for arm, table in here.tables.items()}
+    names = [n for n, about in schema.items() if about["scope"] == "lock" and about["kind"] != "derived"]
+    return {arm: [_lock_row([_over_owners(tally.locks.get((name, test), {}), schema)], names, schema).get(field)
+                  for _, tally in boots] for arm, boots in here.arms.items()}
 
 
 # -- locks ----------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def show(folder, results):
     for entry in results.get("skipped") or []:
         console.print(f"skipped: {entry['name']}: {entry['reason']}", markup=False)
     for entry in results.get("expectations") or []:
-        held = {True: "held", False: "FAILED"}.get(entry["held"], "could not be judged")
+        held = {True: "held", False: "FAILED"}.get(entry["held"], "cannot tell")
         console.print(f"expected {entry['test']}: {entry['rule']}: {held}{_why(entry)}", markup=False)
     for text in results.get("warnings") or []:
         console.print(f"warning: {text if isinstance(text, str) else text.get('text', text)}", markup=False)

@@ -22,7 +22,7 @@ class Bullets:
     items: list[str]
 
 
-TEXT_COLUMNS = ("verdict", "outcome", "held", "note", "what it is")
+TEXT_COLUMNS = ("verdict", "verdict as measured", "verdict as adjusted", "outcome", "held", "note", "what it is")
 
 
 @dataclass

@@ -73,8 +73,47 @@ def _tests(results: dict) -> list:
             out.append(Paragraph("", f"Not decided ({arm})" if len(results["arms"]) > 2 else "Not decided"))
             out.append(Bullets(undecided))
     out.append(Paragraph(_legend(results)))
-    out += _pace(results) + _distance(results) + _left_out(results)
+    out += _spread(results) + _both(results) + _pace(results) + _distance(results) + _left_out(results)
     return out
+
+
+def _spread(results: dict) -> list:
+    """What ranks do not see: how far boots scatter, the slowest, and what all boots took together."""
+    if results["machine"].get("kind") == "icount":
+        return []
+    arms, others = list(results["arms"]), words.others(results)
+    table = Table(["test", *(f"{arm} boots apart" for arm in arms), *(f"{arm} slowest boot" for arm in arms),
+                   *(f"{arm} mean" for arm in arms), *(f"{arm}/{results['reference']} of means" for arm in others)], [], left=1)
+    for test in results["tests"]:
+        about = [test["arms"][arm] for arm in arms]
+        means = [(test["versus"].get(arm) or {}).get("means") for arm in others]
+        table.rows.append([
+            words.test_label(test), *("–" if one["spread"] is None else f"{100 * one['spread']:.1f} %" for one in about),
+            *("–" if one["worst"] is None else f"{units.number(one['worst']['value'])} ({one['worst']['boot']})" for one in about),
+            *(units.number(one["mean"]) for one in about),
+            *("–" if one is None else f"{units.number(one['ratio'])} ({interval(one)})" for one in means)])
+    return [Paragraph("The ratio above compares most boots with most boots; a few slow ones do not move it. Here is what they do: "
+                      "how far the boots of an arm lie apart, its slowest boot, and the arithmetic mean of all rounds as "
+                      "measured, which is the time they took together. No difference is said only if the ratio of these means "
+                      "lies within the minimum effect too.", "Boot by boot"), table]
+
+
+def _both(results: dict) -> list:
+    """Two verdicts a test, where times were adjusted."""
+    both = [(test, arm, versus) for test in results["tests"] for arm, versus in test["versus"].items() if versus.get("measured")]
+    if not both:
+        return []
+    several = len(words.others(results)) > 1
+    table = Table(["test", *(["arm"] if several else []), "as measured", "verdict as measured", "as adjusted", "verdict as adjusted",
+                   "verdict"], [], left=1)
+    for test, arm, versus in both:
+        cells = [cell for name in ("measured", "adjusted") for one in [versus[name]]
+                 for cell in (f"{units.number(one['ratio'])} ({interval(one)})", one["verdict"])]
+        table.rows.append([words.test_label(test), *([arm] if several else []), *cells, versus["verdict"]])
+        table.marks.append(versus["verdict"])
+    return [Paragraph("Times were adjusted (below), and both kinds were judged. Faster and slower are said if nothing speaks "
+                      "against it in the times as measured; no difference only if both find none.", "As measured and as adjusted"),
+            table]
 
 
 def _left_out(results: dict) -> list:
@@ -125,14 +164,17 @@ def _distance(results: dict) -> list:
                    *[f"{arm} as measured" for arm in results["arms"]]], [], left=1)
     for test in moved:
         found = test["distance"]
+        apart = ", ".join(f"{arm} {one:.2f}" for arm, one in (found.get("slopes") or {}).items() if one is not None)
         rates = [math.exp(-one) for arm in found["roundtrip"].values() for one in arm if one is not None]
-        table.rows.append([words.test_label(test), f"{found['slope']:.2f}", f"{100 * found['spread_before']:.1f} %",
+        table.rows.append([words.test_label(test), f"{found['slope']:.2f}" if not found.get("differ") else f"none: {apart}",
+                           f"{100 * found['spread_before']:.1f} %",
                            f"{100 * found['spread']:.1f} %", f"{min(rates):,.0f} to {max(rates):,.0f}",
-                           *[units.number(units.middle(test["arms"][arm]["raw"])) for arm in results["arms"]]])
+                           *[units.number(units.middle(test["arms"][arm].get("raw") or test["arms"][arm]["boots"]))
+                             for arm in results["arms"]]])
     return [Paragraph("How long a word takes to another CPU and back changed during the run, as when a host moves virtual "
                       "CPUs about. The kernel probes it after every round, and the times above of tests on several CPUs are those at the "
                       "run's usual distance: each was divided by (round trip / usual one) to the power of the slope, which comes "
-                      "from the means of whole pairs and from rounds within boots, where the arms' difference cancels. "
+                      "from the means of whole pairs and from rounds within boots, where the arms' difference cancels. Where the arms' own slopes differ, nothing was divided, and the verdict must hold near and far. "
                       "pace = \"ignore\" in the experiment judges the times as measured.", "At one distance"), table]
 
 
@@ -188,9 +230,15 @@ def _legend(results: dict) -> str:
     coverages = {round(v["coverage"], 3) for t in results["tests"] for v in t["versus"].values() if v["coverage"]}
     real = " to ".join(f"{100 * c:.1f} %" for c in sorted({min(coverages), max(coverages)})) if coverages else "none"
     return (f"Medians over boots; ratio: Hodges-Lehmann on the log scale, a ratio below 1 is faster; the interval's real "
-            f"coverage is {real}. *faster* and *slower* need p ≤ {verdict.ALPHA} over the whole run, an interval that "
-            f"excludes 1, and an effect over {100 * results['minimum_effect']:.3g} % (or this machine's calibrated noise "
-            f"where that is larger); *no difference* means that the interval lies within that.").replace("*", "")
+            f"coverage is {real}. *faster* and *slower* need p ≤ {verdict.ALPHA} over all tests of the run (labels "
+            f"exchanged, and Welch's test of unequal spreads), an interval that excludes 1, and an estimated effect over {100 * results['minimum_effect']:.3g} % (or this machine's noise{_calibrated_on(results)} "
+            f"where that is larger); the interval itself may begin below. *no difference* means that the interval and that of "
+            f"the arithmetic means lie within that.").replace("*", "")
+
+
+def _calibrated_on(results: dict) -> str:
+    dates = sorted({date or "an unknown day" for date in (results.get("calibrated") or {}).values()})
+    return f", calibrated on {', '.join(dates)}," if dates else ""
 
 
 def _expectations(results: dict) -> list:
@@ -200,10 +248,12 @@ def _expectations(results: dict) -> list:
     for entry in results["expectations"]:
         where = words.point_text(entry.get("point") or {})
         values = ", ".join(f"{arm} = {units.number(value)}" for arm, value in entry["values"].items())
-        held = "yes" if entry["held"] else f"**no**{': ' + entry['reason'] if entry.get('reason') else ''}"
+        held = {True: "yes", None: "cannot tell"}.get(entry["held"], "**no**")
+        held += f": {entry['reason']}" if entry.get("reason") else ""
         table.rows.append([entry["test"] + (f" ({where})" if where else ""), entry["rule"], values, held])
-        table.marks.append("faster" if entry["held"] else "slower")
-    return [Heading("Expectations"), table]
+        table.marks.append({True: "faster", False: "slower"}.get(entry["held"], ""))
+    return [Heading("Expectations"), Paragraph("Asked of the boots, with the certainty of a verdict: a rule holds or does not only if "
+                                               "they show it, else they cannot tell. With --strict that fails too."), table]
 
 
 def _figures(results: dict) -> list:

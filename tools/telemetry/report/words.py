@@ -92,13 +92,21 @@ def _claim_sentence(results, arm, claims, by_verdict) -> str:
     reference = results["reference"]
     test, versus = claims[0]
     first = f"Compared with {_arm_name(results, reference)}, {_arm_name(results, arm)} makes an operation of "
-    first += f"{test_label(test)} {_how_much(versus['ratio'])} ({figures(test, reference, arm)})"
+    first += f"{test_label(test)} {_how_much(versus['ratio'])} ({figures(test, reference, arm)}{_reach(versus)})"
     for other, _ in claims:  # the test itself, else the next that shows less or more waiting
         waiting = lock_sentence(results, other, arm)
         if waiting:
             first += f", and {'' if other is test else f'in {test_label(other)} '}{waiting}"
             break
     return first + "; " + _the_rest(claims, by_verdict, results) + "."
+
+
+def _reach(versus: dict) -> str:
+    """Said where the effect is estimated beyond the minimum effect and its interval begins below."""
+    low, high = versus["interval"]
+    if versus.get("beyond", True) or low is None or high is None:
+        return ""
+    return f"; an estimate: the ratio lies between {units.number(low)} and {units.number(high)}"
 
 
 def _how_much(ratio: float) -> str:
@@ -151,6 +159,13 @@ def _no_claim_sentence(results, arm, judged, by_verdict) -> str:
 
 def _hint(results, arm, open_) -> str:
     """The largest effect seen among undecided tests, and what would decide it."""
+    both = [(test, versus) for test, versus in open_ if versus.get("adjusted") and versus["verdict"] == "undecided"
+            and {versus[kind]["verdict"] for kind in ("adjusted", "measured")} & set(CLAIMS)]
+    if both:  # one of them claims something: settle.py
+        test, versus = both[0]
+        told = " and ".join(f"as {kind} {versus[kind]['verdict']} (ratio {units.number(versus[kind]['ratio'])})"
+                            for kind in ("adjusted", "measured"))
+        return f"; on {test_label(test)} the times say {told}, so neither is believed"
     seen = [(test, versus) for test, versus in open_ if versus.get("ratio")]
     if not seen:
         return ""
@@ -212,7 +227,7 @@ def how_sure(results: dict) -> str:
     if fewest < verdict.FEWEST_PAIRS or least > verdict.ALPHA:
         return text + (f"With {fewest} pairs even perfect separation happens by chance with p = {min(1, least):.2g}, so "
                        "nothing can be decided; ratios are shown for what they are.")
-    text += (f"p is adjusted over all {len(results['tests'])} tests of the run (max-T over arm labels): in an A/A run, "
+    text += (f"p is adjusted over all {len(results['tests'])} tests of the run (max-T over arm labels, and Welch's t): in an A/A run, "
              f"the chance that any test is called faster or slower is at most {100 * verdict.ALPHA:.0f} %.")
     if results.get("looks"):
         text += f" Planned looks at {', '.join(map(str, results['looks']))} pairs share that rate."
