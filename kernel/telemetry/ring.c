@@ -113,11 +113,12 @@ static u64 record_time(struct ring *r)
 
 static void start(struct ring *r, enum record_type type, unsigned part, unsigned parts)
 {
+    r->type = type;
     cbor_init(&r->body, r->payload, r->payload_max);
     record_header(&r->body, type, r->stream, r->sequence, record_time(r), part, parts);
 }
 
-static void note_lost(struct ring *r)
+static void note_lost(struct ring *r, enum record_type type)
 {
     u64 now = record_time(r);
 
@@ -125,6 +126,7 @@ static void note_lost(struct ring *r)
         r->lost_from = now;
     r->lost_to = now;
     plat_counter_add(&r->lost, 1);
+    plat_counter_add(&r->made[type], 1);
     plat_counter_add(&r->sequence, 1); /* it was offered: the gap shows the loss */
 }
 
@@ -153,7 +155,7 @@ struct cbor *record_begin(struct ring *r, enum record_type type, unsigned part, 
     if (r->lost_new)
         need *= 2; /* the loss is told first, and this record must fit after it */
     if (room(r) < need) {
-        note_lost(r);
+        note_lost(r, type);
         return NULL;
     }
     if (r->lost_new)
@@ -175,6 +177,7 @@ size_t record_end(struct ring *r)
     prefix[1] = (u8)(length >> 8);
     ring_put(r, head, prefix, 2);
     ring_put(r, head + 2, r->wire, length);
+    plat_counter_add(&r->made[r->type], 1);
     plat_counter_add(&r->sequence, 1);
     plat_counter_add(&r->records, 1);
     __atomic_store_n(&r->head, head + 2 + (u32)length, __ATOMIC_RELEASE);

@@ -161,7 +161,7 @@ def _kept_digest(path: Path) -> dict | None:
     except (OSError, ValueError):
         return None
     usable = isinstance(value, dict) and value.get("schema") == digest.SCHEMA
-    return value if usable and isinstance(value.get("tests"), list) and "counters" in value else None
+    return value if usable and isinstance(value.get("tests"), list) and "counters" in value and "missing" in value else None
 
 
 def _choose(boots: list[dict], arms: list[str]) -> None:
@@ -206,6 +206,7 @@ def _machine(run: dict, boots: list[dict]) -> dict:
         }
         machine["found"]["cpus"] = len(hello.get("cpus") or [])
     rates = [b["digest"]["parallel"]["rate"] for b in boots if b["used"] and b["digest"].get("parallel")]
+    rates = [rate for rate in rates if rate is not None]
     machine["parallel_rate"] = median(rates) if rates else None
     machine["parallel_least"] = digest.PARALLEL_RATE
     return machine
@@ -342,8 +343,9 @@ def _take_distance_out(entries: list[dict], used: dict[str, list[dict]], value_o
 
 
 def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:
-    """By arm and boot; [] where a boot has no such test."""
-    return [[next((test["rounds"] for test in boot["digest"].get("tests") or [] if test["name"] == entry["name"]), [])
+    """By arm and boot; [] where a boot has no such test, or not all of its rounds."""
+    return [[next((test["rounds"] for test in boot["digest"].get("tests") or []
+                   if test["name"] == entry["name"] and not test.get("rounds_lost")), [])
              for boot in members] for members in used.values()]
 
 

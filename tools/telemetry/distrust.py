@@ -144,10 +144,40 @@ def _losses(used: list[dict], warn) -> None:
     lost = [boot["digest"].get("lost") or 0 for boot in used]
     damaged = [boot["digest"].get("damaged") or 0 for boot in used]
     if any(lost):
-        warn("lost samples", f"{sum(lost)} telemetry records were lost in {sum(map(bool, lost))} boots: curves have "
-             "gaps, sums do not suffer")
+        missing = sum(bool(boot["digest"].get("missing")) for boot in used)
+        then = (f"what rested on them is left out in {missing} of them" if missing else
+                "curves have gaps, no figure rests on them")
+        warn("lost samples", f"{sum(lost)} telemetry records were lost in {sum(map(bool, lost))} boots: {then}")
+    _left_out(used, warn)
     if any(damaged):
         warn("damaged frames", f"{sum(damaged)} damaged frames in {sum(map(bool, damaged))} boots")
+
+
+def _left_out(used: list[dict], warn) -> None:
+    """Figures that boots do not have, because records were lost that they rest on."""
+    rounds = [(boot["about"]["id"], entry) for boot in used for test in boot["digest"].get("tests") or []
+              for entry in test["rounds"]]
+    bare = [boot for boot, entry in rounds if not entry["complete"]]
+    if bare:
+        why = ", ".join(sorted({entry["lost"][0] for _, entry in rounds if not entry["complete"] and entry.get("lost")}))
+        warn("no counters", f"{len(bare)} of {len(rounds)} rounds count for no counter, in {_named(bare)}"
+             f"{f' ({why})' if why else ''}; their times stand")
+    gone = [(boot["about"]["id"], test) for boot in used for test in boot["digest"].get("tests") or []
+            if test.get("rounds_lost")]
+    if gone:
+        warn("lost rounds", f"the results of {sum(test['rounds_lost'] for _, test in gone)} rounds were lost, so "
+             f"{', '.join(sorted({test['name'] for _, test in gone}))} has no figure in {_named([boot for boot, _ in gone])}")
+    rest = [(boot["about"]["id"], text) for boot in used for text in boot["digest"].get("missing") or []
+            if not text.startswith(("counters of", "the time of"))]
+    for text in dict.fromkeys(text for _, text in rest):
+        warn("lost records", f"left out in {_named([boot for boot, other in rest if other == text])}: {text}")
+
+
+def _named(boots: list[str], most: int = 4) -> str:
+    """'1 boot (01-A)'."""
+    names = list(dict.fromkeys(boots))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)} boot{'s' if len(names) != 1 else ''} ({', '.join(names[:most])}{more})"
 
 
 def _clocks(used: list[dict], warn) -> None:
@@ -213,16 +243,11 @@ def _images(used: list[dict], warn) -> None:
 
 
 def _rounds(used: list[dict], warn) -> None:
-    moved, incomplete = set(), set()
+    moved = set()
     for boot in used:
         for test in boot["digest"].get("tests") or []:
             for entry in test["rounds"]:
                 if any(cpu[0] != cpu[1] for cpu in entry.get("cpus") or []):
                     moved.add(test["name"])
-                if not entry["complete"]:
-                    incomplete.add(test["name"])
     if moved:
         warn("moved", f"threads ran on other CPUs than they were pinned to in {', '.join(sorted(moved))}")
-    if incomplete:
-        warn("no counters", f"marks of rounds were lost, so some boots have no counters for "
-             f"{', '.join(sorted(incomplete))}")
