@@ -23,10 +23,10 @@ from statistics import median
 
 import numpy as np
 
-from . import calibrate, digest, distance, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
+from . import bound, calibrate, checks, digest, distance, distrust, expect, figures, levels, limits, observed, pace, tally, units, verdict
 from .errors import HayloftError
 from .experiment import published_rows
-from .outcome import GUEST_FAULTS, INCOMPLETE, OK
+from .outcome import FOREIGN, GUEST_FAULTS, INCOMPLETE, OK
 
 SCHEMA = 1
 PARALLEL_DIGESTS = 8  # boots to digest from which more than one process is worth its start
@@ -88,9 +88,17 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         used = _judge_point(results, point, here, run, kind, rules, calibration, schema)
         if not results["barn"]:  # of the first point that has one
             results["barn"] = levels.barn(run_dir, used, point, schema)
-    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results)
+    results["expectations"] = _expectations(experiment, results)
     results["warnings"] = distrust.collect(run, results, boots, kind, bool(calibration))
     return _no_nan(results)
+
+
+def _expectations(experiment: dict, results: dict) -> list[dict]:
+    """In the file's order, whether they can be judged here or not."""
+    rules = experiment.get("expect") or {}
+    judged, untold = checks.told(rules, results, [*(experiment.get("arms") or results["arms"])])
+    order = {key: place for place, key in enumerate(rules)}
+    return sorted([*expect.evaluate(judged, results), *untold], key=lambda entry: order[entry["test"]])
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -122,12 +130,16 @@ def _boots(run_dir: Path, run: dict, rebuild: bool) -> list[dict]:
         if key not in run:
             raise HayloftError(f"{run_dir}/run.json: no '{key}' in it; the file was changed or cut off")
     folders = sorted(path for path in (run_dir / "boots").glob("*") if (path / "boot.json").is_file())
-    abouts = [_read(folder / "boot.json", "move the boot's folder away, then report again") for folder in folders]
+    abouts = [_about(folder, run) for folder in folders]
     digests = _digests(folders, rebuild)
+    filed = {folder.name: (about, facts) for folder, about, facts in zip(folders, abouts, digests)}
+    foreign, changed = bound.faults(run, filed), bound.changed(filed)
     boots = []
-    for folder, about, facts in zip(folders, abouts, digests):
-        about.setdefault("id", folder.name)
-        boot = {"about": about, "digest": facts, "used": False, "note": about.get("reason") or ""}
+    for name, (about, facts) in filed.items():
+        boot = {"about": about, "digest": facts, "used": False, "note": about.get("reason") or "", "changed": name in changed}
+        if name in foreign and about.get("outcome") != FOREIGN:
+            about |= {"id": name, "outcome": FOREIGN}
+            boot["note"] = f"left out: {foreign[name]}"
         if about.get("outcome") == OK and ((facts.get("bye") or {}).get("outcome") != "ok"):
             about["outcome"] = INCOMPLETE
             boot["note"] = "recorded as ok, but its bytes hold no good bye"
@@ -137,12 +149,27 @@ def _boots(run_dir: Path, run: dict, rebuild: bool) -> list[dict]:
     return boots
 
 
+def _about(folder: Path, run: dict) -> dict:
+    """boot.json as the readers need it; one that cannot be used makes its boot a foreign one."""
+    planned = next((entry for entry in run["order"] if entry["id"] == folder.name.split(".")[0]), {})
+    try:
+        about = _read(folder / "boot.json", "")
+        about.setdefault("id", folder.name)
+        if not isinstance(about.get("arm"), str) or not isinstance(about["id"], str):
+            raise HayloftError("boot.json names no arm")
+    except HayloftError:
+        about = {"id": folder.name, "arm": planned.get("arm", "?"), "pair": planned.get("pair"),
+                 "point": planned.get("point", {}), "outcome": FOREIGN,
+                 "reason": "left out: its boot.json is cut off or changed"}
+    return about
+
+
 def _digests(folders: list[Path], rebuild: bool) -> list[dict]:
     found: dict[Path, dict] = {}
     if not rebuild:
         for folder in folders:
             kept = _kept_digest(folder / "result.json")
-            if kept is not None:
+            if kept is not None and digest.is_of(kept, folder):
                 found[folder] = kept
     missing = [folder for folder in folders if folder not in found]
     workers = min(len(os.sched_getaffinity(0)), 4)

@@ -20,6 +20,7 @@ boot is void without it: see PARALLEL_RATE.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -60,10 +61,11 @@ def digest_boot(boot_dir: Path, shared_line: bool | None = None) -> dict:
     if shared_line is None:
         shared_line = (boot.get("knobs") or {}).get("telemetry.port") == SHARED_PORT
     digest = Digest()
-    decoder = decode.Decoder(shared_line)
+    decoder, checksum = decode.Decoder(shared_line), hashlib.sha256()
     try:
         with open(boot_dir / "telemetry.bin", "rb") as source:
             while data := source.read(decode.READ):
+                checksum.update(data)
                 digest.take(decoder.feed(data))
         digest.take(decoder.finish())
     except FileNotFoundError:
@@ -71,7 +73,19 @@ def digest_boot(boot_dir: Path, shared_line: bool | None = None) -> dict:
     except OSError as error:
         raise HayloftError(f"{boot_dir}/telemetry.bin: cannot be read: {error.strerror}") from error
     out = digest.result(decoder.next_numbers())
-    return {"schema": SCHEMA, **{key: boot.get(key) for key in ("id", "arm", "point", "pair")}, **out}
+    return {"schema": SCHEMA, **{key: boot.get(key) for key in ("id", "arm", "point", "pair")},
+            "capture": {"bytes": decoder.offset, "sha256": checksum.hexdigest()}, **out}
+
+
+def is_of(result: dict, boot_dir: Path) -> bool:
+    """Whether this result was worked out from the bytes that lie there now; bytes that are gone cannot deny it."""
+    try:
+        data = (Path(boot_dir) / "telemetry.bin").read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise HayloftError(f"{boot_dir}/telemetry.bin: cannot be read: {error.strerror}") from error
+    return (result.get("capture") or {}).get("sha256") == hashlib.sha256(data).hexdigest()
 
 
 def _boot_json(boot_dir: Path) -> dict:

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from . import distance, verdict
-from .outcome import GUEST_FAULTS, OK
+from .outcome import FOREIGN, GUEST_FAULTS, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
@@ -42,6 +42,7 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, calibrated: 
     _over_committed(run, results, kind, warn)
     _few_pairs(results, kind, warn)
     _failed(boots, warn)
+    _filed(boots, warn)
     _losses(used, warn)
     _clocks(used, warn)
     if kind != "icount":
@@ -138,6 +139,16 @@ def _failed(boots: list[dict], warn) -> None:
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     by_arm = "; guest faults by arm: " + ", ".join(f"{a} {n}" for a, n in sorted(guests.items())) if guests else ""
     warn("failed boots", f"{len(failed)} of {len(boots)} boots failed ({text}){by_arm}")
+
+
+def _filed(boots: list[dict], warn) -> None:
+    """Boots whose folder holds another boot's things, and bytes that changed since."""
+    for boot in boots:
+        if boot["about"].get("outcome") == FOREIGN:
+            warn("foreign boot", f"boot {boot['about']['id']} is {boot['note']}")
+    changed = [boot["about"]["id"] for boot in boots if boot["used"] and boot.get("changed")]
+    if changed:
+        warn("changed bytes", f"the bytes of {_named(changed)} are no longer those that were archived after the boot")
 
 
 def _losses(used: list[dict], warn) -> None:

@@ -19,10 +19,11 @@ INCOMPLETE = "incomplete"
 SELF_CHECK = "self-check"
 NOT_PARALLEL = "not parallel"
 FAILED_START = "failed-start"
+FOREIGN = "foreign"  # never a boot's own: what lies in its folder is not of one boot (bound.py)
 
-OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START)
+OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START, FOREIGN)
 GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
-VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START)
+VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, FOREIGN)
 STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
 
 

@@ -180,9 +180,10 @@ def _expectations(results: dict) -> list:
     for entry in results["expectations"]:
         where = words.point_text(entry.get("point") or {})
         values = ", ".join(f"{arm} = {units.number(value)}" for arm, value in entry["values"].items())
-        held = "yes" if entry["held"] else f"**no**{': ' + entry['reason'] if entry.get('reason') else ''}"
+        said = {True: "yes", None: "*not judged*"}.get(entry["held"], "**no**")
+        held = f"{said}{': ' + entry['reason'] if entry.get('reason') else ''}"
         table.rows.append([entry["test"] + (f" ({where})" if where else ""), entry["rule"], values, held])
-        table.marks.append("faster" if entry["held"] else "slower")
+        table.marks.append({True: "faster", None: ""}.get(entry["held"], "slower"))
     return [Heading("Expectations"), table]
 
 
