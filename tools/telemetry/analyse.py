@@ -164,6 +164,11 @@ def _about(folder: Path, run: dict) -> dict:
     return about
 
 
+def digests_of(run_dir: Path, boots: list[dict]) -> list[tuple[dict, dict]]:
+    """(boot, digest) of entries of results.json."""
+    return list(zip(boots, _digests([Path(run_dir) / "boots" / boot["id"] for boot in boots], rebuild=False)))
+
+
 def _digests(folders: list[Path], rebuild: bool) -> list[dict]:
     found: dict[Path, dict] = {}
     if not rebuild:

@@ -31,7 +31,12 @@ COPY = "calibration.json"
 
 def default_path() -> Path:
     """Outside any checkout: noise belongs to the machine, not to a source tree."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = os.environ.get("XDG_STATE_HOME")
+    if not state:
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError as error:
+            raise HayloftError("this user has no home folder; set HOME or XDG_STATE_HOME") from error
     return Path(state) / "hayloft" / "calibration.json"
 
 
@@ -106,7 +111,12 @@ def learn(run: dict, results: dict, path: Path | None = None) -> dict[str, dict]
 
 def keep_copy(run_dir: Path, run: dict, path: Path | None = None) -> None:
     """Gives a run that begins the entry that is valid now; no file if there is none."""
-    entry = load(path or default_path()).get(machine_key(run))
+    try:
+        entry = load(path or default_path()).get(machine_key(run))
+    except HayloftError:
+        if path is not None or os.environ.get("XDG_STATE_HOME") or os.environ.get("HOME"):
+            raise
+        return  # without a home nothing can have been calibrated
     if entry:
         save(Path(run_dir) / COPY, {machine_key(run): entry})
 

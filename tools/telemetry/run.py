@@ -19,7 +19,7 @@ import shutil
 import sys
 import time
 
-from . import ROOT, __version__, build, checks, defs, experiment as experiments, image, machine, outcome, plan, progress, store
+from . import ROOT, __version__, build, checks, defs, experiment as experiments, image, machine, outcome, plan, progress, store, streams
 from . import interrupt
 from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError, cannot_write
 from .interrupt import stop_by_signal
@@ -457,6 +457,7 @@ def run(path, out=None, settings=(), live="auto", port=None):
 def calibrate(path, out=None, settings=(), live="auto", port=None):
     """The verb `calibrate`: an A/A run, then what its alike boots differ by, kept for later verdicts here."""
     from . import calibrate as noise
+    noise.default_path()  # where it would be kept: known before anything is measured
     with stop_by_signal():
         session = start(experiments.find(path), out, settings, alike=True)
         code = finish(session, live, port)
@@ -502,6 +503,7 @@ def finish(session, live, port):
     """Boots what is missing, then analyses, reports and says. Closes the run in any case."""
     run_folder, view = session.run, None
     kind = choose_view(live)
+    streams.outlive()
     if any("live" in entry for entry in session.info["order"]):
         kind = "off"  # each arm has the view that its file gives it, and nobody else looks
     show = progress.make(quiet=kind == "term")
