@@ -7,7 +7,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from .errors import HayloftError
+from .errors import EXIT_MACHINE, HayloftError
 
 
 def show_feed(feed, kind: str, port: int | None) -> int:
@@ -27,6 +27,8 @@ def show_feed(feed, kind: str, port: int | None) -> int:
             web.serve(feed, port, say=say)
     except KeyboardInterrupt:
         print()
+    if getattr(feed, "gone", ""):
+        raise HayloftError(f"the line is gone: {feed.gone}", EXIT_MACHINE)
     return 0
 
 

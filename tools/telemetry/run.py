@@ -602,4 +602,4 @@ def open_view(folder, kind, port, show):
 
 def close_view(view):
     from .machine import child
-    child.end(view, grace=2.0)
+    child.end(view, grace=5.0)  # it sends its last picture, with where the report is
