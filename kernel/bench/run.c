@@ -204,7 +204,7 @@ static void run_timed(struct telemetry_result *result, u64 mask)
     if (knobs.kbench_ops)
         telemetry_sampling(false);
     callbacks_over();
-    telemetry_full_sample();
+    telemetry_full_sample(true);
     telemetry_bench_begin(result->test, result->round);
     telemetry_flush();
     tick_stop(true);
@@ -221,7 +221,7 @@ static void run_timed(struct telemetry_result *result, u64 mask)
 
     tick_stop(false);
     callbacks_over();
-    telemetry_full_sample();
+    telemetry_full_sample(false);
     telemetry_bench_end(result->test, result->round);
     telemetry_sampling(true);
 }

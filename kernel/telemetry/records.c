@@ -487,16 +487,29 @@ struct telemetry_cost telemetry_cost(unsigned cpu)
                                    telemetry_cpu_value(cpu, CPU_telemetry_bytes)};
 }
 
+void pair_made(struct cbor *c)
+{
+    cbor_text(c, "made");
+    cbor_array(c, NR_RECORD_TYPES);
+    for (unsigned type = 0; type < NR_RECORD_TYPES; type++)
+        cbor_uint(c, counter_read(&telemetry.boot.made[type]));
+}
+
 static void bench_phase(const char *phase, unsigned test, u64 round)
 {
+    unsigned whole = telemetry.whole_records;
     struct cbor *c = boot_begin(RECORD_BENCH, 0, 1);
 
+    telemetry.whole_records = 0;
     if (!c)
         return;
-    cbor_map(c, 3);
+    cbor_map(c, whole ? 5 : 4);
     pair_text(c, "phase", phase);
     pair_uint(c, "test", test);
     pair_uint(c, "round", round);
+    pair_made(c);
+    if (whole)
+        pair_uint(c, "whole", whole);
     boot_end();
 }
 
@@ -528,7 +541,7 @@ void telemetry_bench_result(const struct telemetry_result *result)
 
     if (!c)
         return;
-    cbor_map(c, result->part[0].yardstick[0] ? 12 : 11);
+    cbor_map(c, result->part[0].yardstick[0] ? 13 : 12);
     pair_text(c, "phase", "result");
     pair_uint(c, "test", result->test);
     pair_uint(c, "round", result->round);
@@ -556,6 +569,7 @@ void telemetry_bench_result(const struct telemetry_result *result)
     cbor_uint(c, result->claimed[0]);
     cbor_uint(c, result->claimed[1]);
     pair_uint(c, "n", result->n);
+    pair_made(c);
     if (result->part[0].yardstick[0])
         yardsticks(c, result);
     cbor_text(c, "telemetry");
@@ -608,6 +622,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason)
     cbor_map(c, 5);
     pair_text(c, "outcome", outcome);
     pair_text(c, "reason", reason);
+    pair_made(c);
     cbor_text(c, "totals");
     cbor_array(c, telemetry.cpus + 1);
     for (unsigned cpu = 0; cpu < telemetry.cpus; cpu++) {

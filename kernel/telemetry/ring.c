@@ -121,11 +121,12 @@ static u64 record_time(struct ring *r)
 
 static void start(struct ring *r, enum record_type type, unsigned part, unsigned parts)
 {
+    r->type = type;
     cbor_init(&r->body, r->payload, r->payload_max);
     record_header(&r->body, type, r->stream, r->sequence, record_time(r), part, parts);
 }
 
-static void note_lost(struct ring *r)
+static void note_lost(struct ring *r, enum record_type type)
 {
     u64 now = record_time(r);
 
@@ -133,6 +134,7 @@ static void note_lost(struct ring *r)
         r->lost_from = now;
     r->lost_to = now;
     plat_counter_add(&r->lost, 1);
+    plat_counter_add(&r->made[type], 1);
     plat_counter_add(&r->sequence, 1); /* it was offered: the gap shows the loss */
 }
 
@@ -157,7 +159,7 @@ static void tell_lost(struct ring *r)
 struct cbor *record_begin(struct ring *r, enum record_type type, unsigned part, unsigned parts)
 {
     if (!ring_has_room(r)) {
-        note_lost(r);
+        note_lost(r, type);
         return NULL;
     }
     if (r->lost_new)
@@ -179,6 +181,7 @@ size_t record_end(struct ring *r)
     prefix[1] = (u8)(length >> 8);
     ring_put(r, head, prefix, 2);
     ring_put(r, head + 2, r->wire, length);
+    plat_counter_add(&r->made[r->type], 1);
     plat_counter_add(&r->sequence, 1);
     plat_counter_add(&r->records, 1);
     __atomic_store_n(&r->head, head + 2 + (u32)length, __ATOMIC_RELEASE);

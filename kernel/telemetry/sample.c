@@ -4,10 +4,12 @@
  * out of the samples.
  *
  * The idea: for each value there is a note of what was last sent (`sent`). A sample is a list of
- * rows with the values that differ from their note, absolute, so a lost sample costs resolution and
- * nothing else. Two sets of notes are kept: one for the ticks' samples in the CPUs' streams, one
- * for the full samples in the boot's stream, so that the boot's stream by itself tells what
- * happened between two full samples.
+ * rows with the values that differ from their note, absolute, so a lost sample of a tick costs
+ * resolution and nothing else. Two sets of notes are kept: one for the ticks' samples in the CPUs'
+ * streams, one for the full samples in the boot's stream, so that the boot's stream by itself tells
+ * what happened between two full samples. A lost full sample leaves a reader without what it told,
+ * so one in WHOLE_EVERY is complete: it tells every value that is not 0, and the mark behind it
+ * says so.
  *
  * A tick's sample is cut to what the CPU's token bucket holds. Rows are visited in two passes:
  * counters that feed a panel first (locks, then caches, nodes), then the rest; a pass that ran out
@@ -29,6 +31,7 @@
 #define BURST_MIN      256u /* a bucket holds a second's worth, or this */
 #define REFRESH_LOOKS  8u   /* rows that a sample looks at for one to repeat */
 #define FRAME_OVERHEAD 16u  /* CRC, COBS and delimiters of a CPU's longest frame */
+#define WHOLE_EVERY    16u  /* rounds, of which the first begins with a complete sample */
 
 _Static_assert(NR_CPU_COUNTERS <= ROW_MAX && NR_CACHE_COUNTERS <= ROW_MAX &&
                    NR_LOCK_COUNTERS <= ROW_MAX && NR_NODE_COUNTERS <= ROW_MAX &&
@@ -367,10 +370,11 @@ void sampler_tick(unsigned cpu, u64 now)
 
 /* -- full samples -- */
 
-/* Writes a row into the record in the making, or into as many new ones as it takes. */
-static bool full_row(struct rows *rows, struct row *row)
+/* Writes a row into the record in the making, or into as many new ones as it takes; a row that does
+ * not fit where it stands begins again in the next, which any row fits. */
+static bool full_row(struct rows *rows, struct row *row, bool all, unsigned *records)
 {
-    while (!row_emit_whole(rows, row, false)) {
+    while (!row_emit_whole(rows, row, all)) {
         struct cbor *c;
 
         rows_close(rows);
@@ -379,30 +383,41 @@ static bool full_row(struct rows *rows, struct row *row)
         if (!c)
             return false;
         rows_open(rows, c);
+        ++*records;
     }
     return true;
 }
 
-void telemetry_full_sample(void)
+/* How many records it took; 0 if one found no room. */
+static unsigned full_sample(bool all)
 {
     struct cbor *c = boot_begin(RECORD_SAMPLE, 0, 1);
-    unsigned count = row_count();
+    unsigned count = row_count(), records = 1;
     struct rows rows;
     struct row row;
 
     if (!c)
-        return;
+        return 0;
     rows_open(&rows, c);
     for (unsigned cpu = 0; cpu < sampler.cpus; cpu++) {
         row_of_cpu(&row, &sampler.full, cpu);
-        if (!full_row(&rows, &row))
-            return;
+        if (!full_row(&rows, &row, all, &records))
+            return 0;
     }
     for (unsigned i = 0; i < count; i++)
-        if (row_load(&row, &sampler.full, i) && !full_row(&rows, &row))
-            return;
+        if (row_load(&row, &sampler.full, i) && !full_row(&rows, &row, all, &records))
+            return 0;
     rows_close(&rows);
     boot_end();
+    return records;
+}
+
+void telemetry_full_sample(bool begins)
+{
+    bool all = begins && telemetry.begun++ % WHOLE_EVERY == 0;
+    unsigned records = full_sample(all);
+
+    telemetry.whole_records = all ? records : 0;
 }
 
 /* -- what has a name, and init -- */

@@ -60,8 +60,8 @@ struct telemetry_test {
 void telemetry_test(const struct telemetry_test *test);
 
 /* Every value that changed since the last full sample, so that stream 255 alone tells what happened
- * between two of them. */
-void telemetry_full_sample(void);
+ * between two of them. begins: a round begins, and now and then that tells every value. */
+void telemetry_full_sample(bool begins);
 void telemetry_bench_begin(unsigned test, u64 round);
 void telemetry_bench_end(unsigned test, u64 round);
 /* What telemetry has cost a CPU since boot. */

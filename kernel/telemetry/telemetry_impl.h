@@ -20,6 +20,7 @@ enum record_type {
     RECORD_BYE,
     RECORD_LATENCY,
     RECORD_MATRIX,
+    NR_RECORD_TYPES,
 };
 
 #define PROTOCOL_VERSION 1u
@@ -44,10 +45,12 @@ struct ring {
     u32 busy ALIGNED(CACHE_LINE); /* try-flag; atomic */
     u32 head;                     /* atomic: release by the producer, acquire by the drain */
     struct cbor body;
-    u64 sequence;  /* of the next record: how many were offered; read by any, relaxed */
-    u64 last_time; /* of the record before: time never falls */
-    u64 lost;      /* records dropped since boot; read by any, relaxed */
-    u64 lost_new;  /* of these, not yet told by a lost record */
+    enum record_type type;     /* of the record that is being made */
+    u64 made[NR_RECORD_TYPES]; /* of sequence, by type; read by any, relaxed */
+    u64 sequence;              /* of the next record: how many were offered; read by any, relaxed */
+    u64 last_time;             /* of the record before: time never falls */
+    u64 lost;                  /* records dropped since boot; read by any, relaxed */
+    u64 lost_new;              /* of these, not yet told by a lost record */
     u64 lost_from, lost_to;
     u64 cycles;  /* spent making records; read by any, relaxed */
     u64 records; /* made; read by any, relaxed */
@@ -74,6 +77,11 @@ struct telemetry {
     bool sampling;                   /* atomic */
     bool timed;                      /* atomic */
     u64 timed_since;                 /* atomic; cycles */
+
+    /* the lab thread */
+    unsigned begun; /* rounds, for telemetry_full_sample() */
+    unsigned
+        whole_records; /* records of the complete sample that was made last; 0: told, or none */
 };
 extern struct telemetry telemetry; /* ring.c */
 
@@ -107,6 +115,9 @@ u64 telemetry_cpu_value(unsigned cpu,
 struct cbor *boot_begin(enum record_type type, unsigned part, unsigned parts);
 void boot_end(void);
 void bye_body(struct cbor *c, const char *outcome, const char *reason);
+/* The pair that lets a reader know what it did not get: how many records of each type the boot's
+ * stream has had, lost ones included, before the one that is being made. */
+void pair_made(struct cbor *c);
 
 /* -- sample.c -- */
 NODISCARD bool sampler_init(unsigned cpus);

@@ -501,13 +501,66 @@ TEST(full_samples_add_up_to_the_truth)
         unsigned before = records;
 
         churn(500);
-        telemetry_full_sample();
+        telemetry_full_sample(false);
         send_all();
         read_all();
         EXPECT_GT(records, before);
         expect_seen_is_true(2);
     }
     expect_streams_whole(0);
+    lab_delete();
+}
+
+/* The first begin of a round and every 16th tell every value, so a reader who lost all before is
+ * whole again; the others tell what changed. */
+TEST(now_and_then_a_full_sample_tells_everything)
+{
+    static u64 told[33];
+
+    REQUIRE(lab_new("front=none", 2));
+    telemetry_announce();
+    churn(500);
+    for (unsigned round = 0; round < ARRAY_SIZE(told); round++) {
+        size_t before = round == 16 ? 0 : wired;
+
+        wired = before; /* all that was told before the 17th is lost */
+        telemetry_full_sample(true);
+        telemetry_bench_begin(0, round);
+        telemetry_flush();
+        send_all();
+        told[round] = wired - before;
+    }
+    read_all();
+    expect_seen_is_true(2);
+    for (unsigned i = 0; i < records; i++)
+        if (got[i].type == RECORD_BENCH)
+            EXPECT_EQ(find(&got[i], "whole") != 0, field(&got[i], "round") % 16 == 0);
+    EXPECT_GT(told[16], 4 * told[15]);
+    EXPECT_GT(told[32], 4 * told[31]);
+    lab_delete();
+}
+
+TEST(marks_count_the_records_before_them_by_type)
+{
+    const struct record *mark;
+    size_t at;
+
+    REQUIRE(lab_new("", 1));
+    telemetry_announce();
+    for (unsigned i = 0; i < 3; i++)
+        telemetry_check("balance", "before", true, "", NULL, 0);
+    telemetry_full_sample(true);
+    telemetry_bench_begin(7, 0);
+    telemetry_flush();
+    send_all();
+    read_all();
+    mark = last_of(RECORD_BENCH);
+    REQUIRE(mark != NULL);
+    at = find(mark, "made");
+    EXPECT_EQ(number(&at), (u64)NR_RECORD_TYPES);
+    for (unsigned type = 0; type < NR_RECORD_TYPES; type++)
+        EXPECT_EQ(number(&at), type == RECORD_BENCH ? 0 : (u64)count_type(type));
+    EXPECT_EQ(field(mark, "whole"), 1u);
     lab_delete();
 }
 
@@ -521,10 +574,10 @@ TEST(what_did_not_change_is_not_said_again)
     telemetry_flush();
     send_all();
     first = wired;
-    telemetry_full_sample();
+    telemetry_full_sample(false);
     send_all();
     second = wired;
-    telemetry_full_sample();
+    telemetry_full_sample(false);
     send_all();
     EXPECT_GT(second - first, 500u);
     EXPECT_LT(wired - second, 100u); /* telemetry's own counters */

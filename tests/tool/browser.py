@@ -28,7 +28,9 @@ def free_port() -> int:
 
 
 class Browser:
-    def __init__(self, scratch: Path):
+    def __init__(self, scratch: Path, scale: float = 1):
+        """scale: dots a pixel of the page."""
+        scratch.mkdir(exist_ok=True)
         port = free_port()
         self.base = f"http://127.0.0.1:{port}"
         self.log = open(scratch / "chromedriver.log", "wb")
@@ -37,7 +39,7 @@ class Browser:
         try:
             self._wait()
             arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                         "--disable-dev-shm-usage", "--force-device-scale-factor=1",
+                         "--disable-dev-shm-usage", f"--force-device-scale-factor={scale}",
                          f"--window-size={WIDTH},{HEIGHT}",
                          f"--user-data-dir={scratch / 'profile'}"]
             options = {"binary": CHROMIUM, "args": arguments}

@@ -34,18 +34,27 @@ def install(folder):
     return program
 
 
-def make_image(path, knobs=None):
-    """The smallest ELF64 file with the section that carries the knobs."""
-    text = (knobs if knobs is not None else (ROOT / "base" / "knobs.def").read_text()).encode()
-    names = b"\0.hayloft.knobs\0.shstrtab\0"
-    header = 64
-    knobs_at, names_at = header, header + len(text)
-    table = names_at + len(names)
-    out = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, 0, 0, table, 0, 64, 56, 0, 64, 3, 2)
-    out += text + names
+TESTS = ("malloc/64/solo", "malloc/64/all-cpus", "malloc/4096/solo", "malloc/4096/all-cpus")
+
+
+def make_image(path, knobs=None, tests=TESTS):
+    """The smallest ELF64 file with the sections that carry the knobs and, unless None, the names of the tests."""
+    texts = {".hayloft.knobs": (knobs if knobs is not None else (ROOT / "base" / "knobs.def").read_text()).encode()}
+    if tests is not None:
+        texts[".hayloft.tests"] = "".join(f"{name}\n" for name in tests).encode() + b"\0"
+    texts[".shstrtab"] = b"".join(b"\0" + name.encode() for name in (*texts, ".shstrtab")) + b"\0"
+    places, at = {}, 64
+    for name, text in texts.items():
+        places[name] = at
+        at += len(text)
+    out = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, 0, 0, at, 0, 64, 56, 0, 64,
+                      len(texts) + 1, len(texts))
+    out += b"".join(texts.values())
     out += struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    out += struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, knobs_at, len(text), 0, 0, 1, 0)
-    out += struct.pack("<IIQQQQIIQQ", 16, 3, 0, 0, names_at, len(names), 0, 0, 1, 0)
+    for name, text in texts.items():
+        kind = 3 if name == ".shstrtab" else 1
+        out += struct.pack("<IIQQQQIIQQ", texts[".shstrtab"].index(name.encode()), kind, 0, 0, places[name], len(text),
+                           0, 0, 1, 0)
     Path(path).write_bytes(out)
     return Path(path)
 
@@ -111,10 +120,11 @@ def main(argv):
         return 1
     _monitor(int(_option(argv, "-chardev", "fd")))
     args = Path(_option(argv, "-smbios", "path")).read_text(encoding="ascii").removeprefix("hayloft:")
+    given = [word for word in args.split() if not word.startswith("nonce=")]
     arm = "A" if "front=none" in args.split() else "B"
     plan = replace(synth.plan_for(arm), args=args, rounds=2, round_ms=100)
     if fate == "refused":
-        plan = replace(plan, outcome="refused", refused=((args.split()[-1], "not here", ""),))
+        plan = replace(plan, outcome="refused", refused=((given[-1], "not here", ""),))
     elif fate == "panic":
         plan = replace(plan, panic_after=1)
     elif fate == "void":

@@ -89,6 +89,17 @@ def frames(stream: bytes):
             yield tuple(record)
 
 
+def made(stream: bytes):
+    """Of each record of stream 255 that says how many of each type came before it: (told, counted)."""
+    counts = [0] * 12
+    for kind, source, _, _, _, _, body in frames(stream):
+        if source != 255:
+            continue
+        if isinstance(body, dict) and "made" in body:
+            yield body["made"], list(counts)
+        counts[kind] += 1
+
+
 def records(stream: bytes):
     """Whole records of an undamaged capture, parts joined: (type, stream, sequence of part 0, time,
     body)."""

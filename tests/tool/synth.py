@@ -38,6 +38,7 @@ CLASSES = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
 BOOT = 255
 BARN_LIMIT = 10
 ARGS_FIRST = 1500  # bytes of the arguments in one part of hello
+WHOLE_EVERY = 4  # rounds, of which the first begins with a complete sample
 HZ = 2_000_000_000
 ARM_A = "front=none owner=lock stats.slab=global"
 ARM_B = "front=bounded owner=tag stats.slab=percpu"
@@ -127,10 +128,16 @@ class Writer:
     lost: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
     records: int = 0
+    made: list[int] = field(default_factory=lambda: [0] * len(TYPES))  # of stream 255
+    begun: int = 0  # rounds
 
     def offer(self, kind: str, stream: int, body, part=0, parts=1, drop=False) -> bytes:
         number = self.seq.get(stream, 0)
         self.seq[stream] = number + 1
+        if stream == BOOT and kind in ("bench", "bye"):
+            body = {**body, "made": list(self.made)}
+        if stream == BOOT:
+            self.made[TYPES[kind]] += 1
         if drop:
             self.lost[stream] = self.lost.get(stream, 0) + 1
             return b""
@@ -310,11 +317,23 @@ class _Boot:
     def full(self) -> bytes:
         return self.out.rows(BOOT, self.machine.changed(BOOT, lambda key: True))
 
+    def begin(self, number: int, round_: int) -> bytes:
+        """A full sample, complete now and then, and the mark."""
+        told, whole = self.machine.told, {}
+        if self.out.begun % WHOLE_EVERY == 0:
+            told.pop(BOOT, None)
+            whole = {"whole": None}
+        self.out.begun += 1
+        before = self.out.made[TYPES["sample"]]
+        out = self.full()
+        if whole:
+            whole["whole"] = self.out.made[TYPES["sample"]] - before
+        return out + self.out.offer("bench", BOOT, {"phase": "begin", "test": number, "round": round_, **whole})
+
     def round(self, number: int, test: Test, round_: int) -> Iterator[tuple[float, bytes]]:
         plan = self.plan
         offer = self.out.offer
-        yield 0, self.full() + offer("bench", BOOT,
-                                     {"phase": "begin", "test": number, "round": round_})
+        yield 0, self.begin(number, round_)
         ns = test.ns * math.exp(self.machine.random.gauss(0, plan.noise))
         total = int(plan.round_ms * 1e6 / ns)
         done, ticks = 0, max(1, round(plan.round_ms / 250))

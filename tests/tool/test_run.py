@@ -118,7 +118,7 @@ def test_resuming_a_finished_run_boots_nothing(finished):
 def test_export(finished):
     assert finished.tool("export", finished.out, "--to", "csv", "--out", finished.folder / "csv").returncode == 0
     rows = (finished.folder / "csv" / "tests.csv").read_text().splitlines()
-    assert rows[0] == "boot,pair,arm,test,unit,value" and len(rows) == 1 + 4 * 4
+    assert rows[0] == "boot,pair,arm,test,unit,value,raw" and len(rows) == 1 + 4 * 4
 
 
 def test_resume_refuses_a_changed_image(finished):

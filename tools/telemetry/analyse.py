@@ -25,12 +25,12 @@ from statistics import mean, median
 import numpy as np
 
 from . import (
-    calibrate, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, readings, settle, shortage,
-    tally, units, verdict,
+    bound, calibrate, checks, digest, distance, distrust, expect, figures, leftout, levels, limits, observed, pace, readings,
+    settle, shortage, tally, units, verdict,
 )
 from .errors import HayloftError
 from .experiment import published_rows
-from .outcome import GUEST_FAULTS, INCOMPLETE, NOT_PARALLEL, OK
+from .outcome import FOREIGN, GUEST_FAULTS, INCOMPLETE, NOT_PARALLEL, OK
 
 SCHEMA = 1
 PARALLEL_DIGESTS = 8  # boots to digest from which more than one process is worth its start
@@ -99,11 +99,19 @@ def analyse_run(run_dir: Path, rebuild: bool = False) -> dict:
         place = next(place for place in places if place.point == point)
         return tally.boots_of(place.tallies, schema, kind_, name, field_, test)
 
-    results["expectations"] = expect.evaluate(experiment.get("expect") or {}, results, boots_of)
+    results["expectations"] = _expectations(experiment, results, boots_of)
     results["warnings"] = distrust.collect(run, results, boots, kind, calibrate.told(run_dir, run, [test["name"] for test in results["tests"]]))
     results["warnings"] += leftout.warnings(results["left_out"], list(run["arms"]))
     results["calibrated"] = {name: entry.get("date") for name, entry in calibration.items()}
     return _no_nan(results)
+
+
+def _expectations(experiment: dict, results: dict, boots_of) -> list[dict]:
+    """In the file's order, whether they can be judged here or not."""
+    rules = experiment.get("expect") or {}
+    judged, untold = checks.told(rules, results, [*(experiment.get("arms") or results["arms"])], boots_of)
+    order = {key: place for place, key in enumerate(rules)}
+    return sorted([*expect.evaluate(judged, results, boots_of), *untold], key=lambda entry: order[entry["test"]])
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -135,12 +143,16 @@ def _boots(run_dir: Path, run: dict, rebuild: bool) -> list[dict]:
         if key not in run:
             raise HayloftError(f"{run_dir}/run.json: no '{key}' in it; the file was changed or cut off")
     folders = sorted(path for path in (run_dir / "boots").glob("*") if (path / "boot.json").is_file())
-    abouts = [_read(folder / "boot.json", "move the boot's folder away, then report again") for folder in folders]
+    abouts = [_about(folder, run) for folder in folders]
     digests = _digests(folders, rebuild)
+    filed = {folder.name: (about, facts) for folder, about, facts in zip(folders, abouts, digests)}
+    foreign, changed = bound.faults(run, filed), bound.changed(filed)
     boots = []
-    for folder, about, facts in zip(folders, abouts, digests):
-        about.setdefault("id", folder.name)
-        boot = {"about": about, "digest": facts, "used": False, "note": about.get("reason") or ""}
+    for name, (about, facts) in filed.items():
+        boot = {"about": about, "digest": facts, "used": False, "note": about.get("reason") or "", "changed": name in changed}
+        if name in foreign and about.get("outcome") != FOREIGN:
+            about |= {"id": name, "outcome": FOREIGN}
+            boot["note"] = f"left out: {foreign[name]}"
         if about.get("outcome") == OK and ((facts.get("bye") or {}).get("outcome") != "ok"):
             about["outcome"] = INCOMPLETE
             boot["note"] = "recorded as ok, but its bytes hold no good bye"
@@ -150,12 +162,32 @@ def _boots(run_dir: Path, run: dict, rebuild: bool) -> list[dict]:
     return boots
 
 
+def _about(folder: Path, run: dict) -> dict:
+    """boot.json as the readers need it; one that cannot be used makes its boot a foreign one."""
+    planned = next((entry for entry in run["order"] if entry["id"] == folder.name.split(".")[0]), {})
+    try:
+        about = _read(folder / "boot.json", "")
+        about.setdefault("id", folder.name)
+        if not isinstance(about.get("arm"), str) or not isinstance(about["id"], str):
+            raise HayloftError("boot.json names no arm")
+    except HayloftError:
+        about = {"id": folder.name, "arm": planned.get("arm", "?"), "pair": planned.get("pair"),
+                 "point": planned.get("point", {}), "outcome": FOREIGN,
+                 "reason": "left out: its boot.json is cut off or changed"}
+    return about
+
+
+def digests_of(run_dir: Path, boots: list[dict]) -> list[tuple[dict, dict]]:
+    """(boot, digest) of entries of results.json."""
+    return list(zip(boots, _digests([Path(run_dir) / "boots" / boot["id"] for boot in boots], rebuild=False)))
+
+
 def _digests(folders: list[Path], rebuild: bool) -> list[dict]:
     found: dict[Path, dict] = {}
     if not rebuild:
         for folder in folders:
             kept = _kept_digest(folder / "result.json")
-            if kept is not None:
+            if kept is not None and digest.is_of(kept, folder):
                 found[folder] = kept
     missing = [folder for folder in folders if folder not in found]
     workers = min(len(os.sched_getaffinity(0)), 4)
@@ -174,7 +206,7 @@ def _kept_digest(path: Path) -> dict | None:
     except (OSError, ValueError):
         return None
     usable = isinstance(value, dict) and value.get("schema") == digest.SCHEMA
-    return value if usable and isinstance(value.get("tests"), list) and "counters" in value else None
+    return value if usable and isinstance(value.get("tests"), list) and "counters" in value and "missing" in value else None
 
 
 def _choose(boots: list[dict], arms: list[str]) -> None:
@@ -219,6 +251,7 @@ def _machine(run: dict, boots: list[dict]) -> dict:
         }
         machine["found"]["cpus"] = len(hello.get("cpus") or [])
     rates = [b["digest"]["parallel"]["rate"] for b in boots if b["used"] and b["digest"].get("parallel")]
+    rates = [rate for rate in rates if rate is not None]
     machine["parallel_rate"] = median(rates) if rates else None
     machine["parallel_least"] = digest.PARALLEL_RATE
     return machine
@@ -440,8 +473,9 @@ def _take_distance_out(place: _Place, value_of: str) -> None:
 
 
 def _rounds_of(entry: dict, used: dict[str, list[dict]]) -> list[list[list[dict]]]:
-    """By arm and boot; [] where a boot has no such test."""
-    return [[next((test["rounds"] for test in boot["digest"].get("tests") or [] if test["name"] == entry["name"]), [])
+    """By arm and boot; [] where a boot has no such test, or not all of its rounds."""
+    return [[next((test["rounds"] for test in boot["digest"].get("tests") or []
+                   if test["name"] == entry["name"] and not test.get("rounds_lost")), [])
              for boot in members] for members in used.values()]
 
 

@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 
-from . import build, image, machine, outcome, run, store
+from . import build, checks, image, machine, outcome, run, store
 from .errors import EXIT_BOOTS, EXIT_USAGE, HayloftError
 
 
@@ -31,8 +31,10 @@ def parse_settings(texts, kind=None):
     return settings
 
 
-def check_arguments(arguments, knobs, hosted, cpus):
-    refusals = knobs.check_line(arguments, hosted) or knobs.check_conflicts(arguments, cpus)
+def check_arguments(arguments, knobs, hosted, cpus, tests=None):
+    """tests: the names in the image, where it tells them."""
+    refusals = (knobs.check_line(arguments, hosted) or knobs.check_conflicts(arguments, cpus)
+                or checks.unknown_tests(arguments, tests))
     if refusals:
         raise HayloftError(f"--args: {refusals[0]}; nothing was booted (--no-check hands it to the kernel)")
 
@@ -90,8 +92,10 @@ def _boot(arguments, spec, check, gdb, variant, folder):
     if gdb:
         spec = dataclasses.replace(spec, timeout=0)  # a person at the other end takes the time it takes
     if check:
-        check_arguments(arguments, knobs, spec.hosted, spec.cpus)
+        check_arguments(arguments, knobs, spec.hosted, spec.cpus, image.read_tests(elf))
         arguments = run.argument_line(arguments, spec, knobs)
+    if checks.value_of(arguments, "tests", "") and checks.value_of(arguments, "kbench", "0") == "0":
+        print("note: tests= chooses tests, but kbench=0 runs none; add kbench=1 for a round of each", flush=True)
     port = free_port() if gdb else None
     if gdb:
         print(f"stopped at reset; attach with: gdb {elf} -ex 'target remote 127.0.0.1:{port}'", flush=True)

@@ -84,16 +84,31 @@ def build(hosted, log, variant="release", tree=ROOT):
     return tree / wanted
 
 
+def commit_of(rev):
+    """The full id of a revision of this checkout."""
+    found = child.run(["git", "-C", ROOT, "rev-parse", "--verify", "--quiet", f"{rev}^{{commit}}"])
+    if found.returncode != 0 or not is_checkout():
+        raise HayloftError(f"git knows no revision '{rev}'; name a commit, a tag or a branch")
+    return found.stdout.strip()
+
+
+def is_checkout():
+    """Whether git's repository here is this tree, not one that it happens to lie in."""
+    try:
+        found = child.run(["git", "-C", ROOT, "rev-parse", "--show-toplevel"], timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return found.returncode == 0 and pathlib.Path(found.stdout.rstrip("\n")).resolve() == ROOT.resolve()
+
+
 def build_rev(rev, hosted, log):
     """Builds another revision in a folder of its own; returns the path of its ELF file."""
-    found = child.run(["git", "-C", ROOT, "rev-parse", "--verify", "--quiet", f"{rev}^{{commit}}"])
-    if found.returncode != 0:
-        raise HayloftError(f"git knows no revision '{rev}'; name a commit, a tag or a branch")
-    tree = BUILD / "revs" / found.stdout.strip()[:16]
+    commit = commit_of(rev)
+    tree = BUILD / "revs" / commit[:16]
     if not (tree / "build.ninja").exists():
         tree.mkdir(parents=True, exist_ok=True)
         packed = tree / "revision.tar"
-        for argv in (["git", "-C", ROOT, "archive", "-o", packed, found.stdout.strip()],
+        for argv in (["git", "-C", ROOT, "archive", "-o", packed, commit],
                      ["tar", "-x", "-f", packed, "-C", tree]):
             done = child.run(argv)
             if done.returncode != 0:
@@ -138,7 +153,10 @@ def _prune(keep):
 
 
 def git_state():
-    """{"id", "dirty"} of the checkout; None for both where git does not know it."""
+    """{"id", "dirty"} of the checkout; None for both where git does not know it, or knows only what lies around it."""
+    if not is_checkout():
+        return {"id": None, "dirty": None}
+
     def git(*words):
         try:
             done = child.run(["git", "-C", ROOT, *words], timeout=30)

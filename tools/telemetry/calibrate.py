@@ -36,7 +36,12 @@ ROUND_KNOBS = ("kbench", "kbench.ms", "kbench.ops")
 
 def default_path() -> Path:
     """Outside any checkout: noise belongs to the machine, not to a source tree."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = os.environ.get("XDG_STATE_HOME")
+    if not state:
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError as error:
+            raise HayloftError("this user has no home folder; set HOME or XDG_STATE_HOME") from error
     return Path(state) / "hayloft" / "calibration.json"
 
 
@@ -139,7 +144,13 @@ def learn(run: dict, results: dict, path: Path | None = None) -> dict[str, dict]
 
 def keep_copy(run_dir: Path, run: dict, path: Path | None = None) -> None:
     """Gives a run that begins the entry that is valid now; no file if there is none."""
-    known = {key: entry for key, entry in load(path or default_path()).items() if key.startswith(hardware(run) + " / ")}
+    try:
+        every = load(path or default_path())
+    except HayloftError:
+        if path is not None or os.environ.get("XDG_STATE_HOME") or os.environ.get("HOME"):
+            raise
+        return  # without a home nothing can have been calibrated
+    known = {key: entry for key, entry in every.items() if key.startswith(hardware(run) + " / ")}
     if known:
         save(Path(run_dir) / COPY, known)
 

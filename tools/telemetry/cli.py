@@ -9,7 +9,7 @@ import os
 import select
 import sys
 
-from . import ROOT, __version__
+from . import ROOT, __version__, streams
 from .errors import DISK_FULL, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError, did_you_mean
 
 LIVE = ("auto", "web", "term", "off")
@@ -245,6 +245,7 @@ def _reader_gone():
 
 
 def main(argv):
+    streams.secure()
     try:
         top, verbs = parser()
         words = [word for word in argv if not word.startswith("-")]

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from . import analyse, calibrate, store, units, verdict
+from . import analyse, calibrate, console as consoles, store, units, verdict
 from .errors import EXIT_USAGE, HayloftError
 from .report.words import point_text
 
@@ -154,15 +153,16 @@ def main(names: list[str]) -> int:
             runs.append((Path(found.dir).name, analyse.analyse_run(found.dir)))
     columns = columns_of(runs)
     rows = rows_of(columns)
-    console = Console(highlight=False, width=None if Console().is_terminal else 200)
+    console = consoles.console(width=200)
     for number, (name, results) in enumerate(runs, 1):
         console.print(f"run {number}: {name}: {results['title']}", markup=False)
     for line in differences(runs):
         console.print(f"not the same: {line}", markup=False)
-    console.print(_table(columns, rows, lambda row: [_cell(entry) for entry in row.versus], says=True))
+    consoles.show(console, _table(columns, rows, lambda row: [_cell(entry) for entry in row.versus], says=True))
     same = len({calibrate.hardware(results) for _, results in runs}) == 1
     if same:
-        console.print(_table(columns, rows, lambda row: [f"{units.number(a)} → {units.number(b)}" for a, b in row.times]))
+        consoles.show(console, _table(columns, rows,
+                                      lambda row: [f"{units.number(a)} → {units.number(b)}" for a, b in row.times]))
     else:
         console.print("times are not set side by side: the machines differ", markup=False)
     return 0

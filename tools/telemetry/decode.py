@@ -75,6 +75,7 @@ class Record:
     end: int
     boot: int = 0
     missing: int = 0  # parts that were lost
+    frames: int = 1  # parts that came
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,7 @@ class Decoder:
         self._pieces = 0  # pieces of the present, overlong segment that are done with
         self._overlong: tuple[int, int] | None = None  # its damaged part: offset, length
         self._streams: dict[int, _Stream] = {}
+        self._first: dict[int, int] | None = None  # next_numbers() of the first boot, once it is over
         self._out: list = []
 
     # Frames
@@ -300,8 +302,8 @@ class Decoder:
         return self._taken()
 
     def next_numbers(self) -> dict[int, int]:
-        """Each stream's next sequence number: what a bye's totals are compared with."""
-        return {number: state.next for number, state in self._streams.items()}
+        """Each stream's next sequence number in the first boot: what its bye's totals are compared with."""
+        return self._first if self._first is not None else {number: state.next for number, state in self._streams.items()}
 
     def _taken(self) -> list:
         out, self._out = self._out, []
@@ -456,6 +458,8 @@ class Decoder:
             self._settle_early(number, state)
             self._deliver_parts(state)
         first.sort(key=lambda frame: frame.offset)
+        if self.boot == 0:
+            self._first = {number: state.next for number, state in streams.items()}
         self.boot += 1
         self._fault("restart", first[0].offset if first else self.offset, 0,
                     detail="another boot began")
@@ -497,9 +501,9 @@ class Decoder:
         if first.type >= len(TYPES):
             return  # from a newer kernel: skipped, as the protocol says
         body = first.body if len(frames) == 1 else _merge([frame.body for frame in frames])
-        self._deliver(first, last, body, first.parts - len(frames))
+        self._deliver(first, last, body, first.parts - len(frames), len(frames))
 
-    def _deliver(self, first: _Frame, last: _Frame, body: Any, missing: int) -> None:
+    def _deliver(self, first: _Frame, last: _Frame, body: Any, missing: int, frames: int = 1) -> None:
         kind = TYPES[first.type]
         wrong = wrong_with(kind, body)
         if wrong:
@@ -507,7 +511,7 @@ class Decoder:
             self._fault(bad, first.offset, last.end - first.offset, first.stream, detail=wrong)
             return
         self._out.append(Record(kind, first.stream, first.seq - first.part, first.time, body, first.offset, last.end,
-                                self.boot, missing))
+                                self.boot, missing, frames))
 
 
 def decode_file(path: str | Path, shared_line: bool = False) -> Iterator[Record | Fault | Text]:

@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 
 from . import distance, stats
-from .outcome import GUEST_FAULTS, NOT_PARALLEL, OK
+from .outcome import FOREIGN, GUEST_FAULTS, NOT_PARALLEL, OK
 
 SKEW_SECONDS = 10e-6  # of a CPU's clock against CPU 0's
 STEAL_SHARE = 0.02
@@ -44,6 +44,7 @@ def collect(run: dict, results: dict, boots: list[dict], kind: str, uncalibrated
     _over_committed(run, results, kind, warn)
     _few_pairs(results, kind, warn)
     _failed(boots, warn)
+    _filed(boots, warn)
     _losses(used, warn)
     _clocks(used, warn)
     if kind != "icount":
@@ -150,14 +151,54 @@ def by_arm(counts: dict[str, int]) -> str:
     return ", ".join(f"{arm} {count}" for arm, count in sorted(counts.items()) if count)
 
 
+def _filed(boots: list[dict], warn) -> None:
+    """Boots whose folder holds another boot's things, and bytes that changed since."""
+    for boot in boots:
+        if boot["about"].get("outcome") == FOREIGN:
+            warn("foreign boot", f"boot {boot['about']['id']} is {boot['note']}")
+    changed = [boot["about"]["id"] for boot in boots if boot["used"] and boot.get("changed")]
+    if changed:
+        warn("changed bytes", f"the bytes of {_named(changed)} are no longer those that were archived after the boot")
+
+
 def _losses(used: list[dict], warn) -> None:
     lost = [boot["digest"].get("lost") or 0 for boot in used]
     damaged = [boot["digest"].get("damaged") or 0 for boot in used]
     if any(lost):
-        warn("lost samples", f"{sum(lost)} telemetry records were lost in {sum(map(bool, lost))} boots: curves have "
-             "gaps, sums do not suffer")
+        missing = sum(bool(boot["digest"].get("missing")) for boot in used)
+        then = (f"what rested on them is left out in {missing} of them" if missing else
+                "curves have gaps, no figure rests on them")
+        warn("lost samples", f"{sum(lost)} telemetry records were lost in {sum(map(bool, lost))} boots: {then}")
+    _left_out(used, warn)
     if any(damaged):
         warn("damaged frames", f"{sum(damaged)} damaged frames in {sum(map(bool, damaged))} boots")
+
+
+def _left_out(used: list[dict], warn) -> None:
+    """Figures that boots do not have, because records were lost that they rest on."""
+    rounds = [(boot["about"]["id"], entry) for boot in used for test in boot["digest"].get("tests") or []
+              for entry in test["rounds"]]
+    bare = [boot for boot, entry in rounds if not entry["complete"]]
+    if bare:
+        why = ", ".join(sorted({entry["lost"][0] for _, entry in rounds if not entry["complete"] and entry.get("lost")}))
+        warn("no counters", f"{len(bare)} of {len(rounds)} rounds count for no counter, in {_named(bare)}"
+             f"{f' ({why})' if why else ''}; their times stand")
+    gone = [(boot["about"]["id"], test) for boot in used for test in boot["digest"].get("tests") or []
+            if test.get("rounds_lost")]
+    if gone:
+        warn("lost rounds", f"the results of {sum(test['rounds_lost'] for _, test in gone)} rounds were lost, so "
+             f"{', '.join(sorted({test['name'] for _, test in gone}))} has no figure in {_named([boot for boot, _ in gone])}")
+    rest = [(boot["about"]["id"], text) for boot in used for text in boot["digest"].get("missing") or []
+            if not text.startswith(("counters of", "the time of"))]
+    for text in dict.fromkeys(text for _, text in rest):
+        warn("lost records", f"left out in {_named([boot for boot, other in rest if other == text])}: {text}")
+
+
+def _named(boots: list[str], most: int = 4) -> str:
+    """'1 boot (01-A)'."""
+    names = list(dict.fromkeys(boots))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)} boot{'s' if len(names) != 1 else ''} ({', '.join(names[:most])}{more})"
 
 
 def _clocks(used: list[dict], warn) -> None:
@@ -223,16 +264,11 @@ def _images(used: list[dict], warn) -> None:
 
 
 def _rounds(used: list[dict], warn) -> None:
-    moved, incomplete = set(), set()
+    moved = set()
     for boot in used:
         for test in boot["digest"].get("tests") or []:
             for entry in test["rounds"]:
                 if any(cpu[0] != cpu[1] for cpu in entry.get("cpus") or []):
                     moved.add(test["name"])
-                if not entry["complete"]:
-                    incomplete.add(test["name"])
     if moved:
         warn("moved", f"threads ran on other CPUs than they were pinned to in {', '.join(sorted(moved))}")
-    if incomplete:
-        warn("no counters", f"marks of rounds were lost, so some boots have no counters for "
-             f"{', '.join(sorted(incomplete))}")

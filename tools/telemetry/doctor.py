@@ -10,11 +10,11 @@ import importlib.util
 import os
 import shutil
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from . import ROOT
+from .console import console
 from .errors import EXIT_MACHINE, HayloftError
 from .machine import child, facts, probe, qemu
 
@@ -92,7 +92,7 @@ def doctor(install=False):
         table.add_row("packages", Text("ok", style="green"), "everything in tools/packages.txt is here")
     for name, works, text in machines():
         table.add_row(name, Text("ok" if works else "no", style="green" if works else "yellow"), text)
-    Console(highlight=False, width=None if Console().is_terminal else 140).print(table)
+    console(width=140).print(table)
     needed = [need for need in missing if need.scope not in ONLY_FOR]
     if missing:
         print("to mend it: ./hayloft doctor --install")

@@ -1,34 +1,42 @@
 """Tidy tables of a run: one observation a row, for spreadsheets, R and pandas.
 
-  tests.csv     one row a test and boot: the geometric mean of its rounds
-  rounds.csv    one row a round
+  tests.csv     one row a test and boot that counts: the figure that is judged (`value`), and as it was measured (`raw`),
+                which differ where pace or distance were taken out
+  rounds.csv    one row a round of these boots
   counters.csv  one row a counter, test, cache and arm: the median over the boots
+  boots.csv     one row a boot, those that do not count too: what became of it, whether it counts, and why not
 
-Made from results.json and the boots' result.json; nothing is computed here that is not there.
+The same boots, units and figures as in the report: all of it is worked out anew from the boots' bytes.
 """
 
 import csv
 import pathlib
 
-from . import progress, store
-from .errors import HayloftError
+from . import analyse, store
+from .errors import HayloftError, cannot_write
+
+BOOT_COLUMNS = ("outcome", "used", "reason", "lost", "damaged", "seconds", "started")
 
 
 def to_csv(name, out=None):
     run = store.open_run(name)
     folder = pathlib.Path(out) if out else run.dir / "csv"
-    results = store.read_json(run.dir / "results.json", f"./hayloft report {run.dir} makes it")
-    folder.mkdir(parents=True, exist_ok=True)
-    axes = sorted({key for point in run.info["points"] for key in point})
-    boots = [boot for boot in run.boots().values() if boot["outcome"] == "ok"]
-    if not boots:
-        raise HayloftError(f"{run.dir}: no boot of it went well, so there is nothing to export")
-    written = [_write(folder / "tests.csv", ["boot", "pair", "arm", *axes, "test", "unit", "value"],
-                      _tests(run, boots, axes)),
+    results = analyse.analyse_run(run.dir)
+    if not any(boot["used"] for boot in results["boots"]):
+        raise HayloftError(f"{run.dir}: no boot of it counts, so there is nothing to export")
+    axes = sorted({key for point in results["points"] for key in point})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    written = [_write(folder / "tests.csv", ["boot", "pair", "arm", *axes, "test", "unit", "value", "raw"],
+                      _tests(results, axes)),
                _write(folder / "rounds.csv", ["boot", "arm", *axes, "test", "round", "operations", "cycles", "wall",
-                                              "ns_per_op"], _rounds(run, boots, axes)),
+                                              "ns_per_op", "cycles_per_op"], _rounds(run, results, axes)),
                _write(folder / "counters.csv", ["counter", "unit", "test", "cache", *axes, "arm", "median"],
-                      _counters(results, axes))]
+                      _counters(results, axes)),
+               _write(folder / "boots.csv", ["boot", "pair", "attempt", "arm", *axes, *BOOT_COLUMNS],
+                      _boots(results, axes))]
     for path, rows in written:
         print(f"{path}: {rows} rows")
     return 0
@@ -36,7 +44,7 @@ def to_csv(name, out=None):
 
 def _write(path, header, rows):
     count = 0
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with store.aside(path) as made, open(made, "w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow(header)
         for row in rows:
@@ -45,27 +53,40 @@ def _write(path, header, rows):
     return path, count
 
 
-def _result(run, boot):
-    path = run.boots_dir / boot["id"] / "result.json"
-    return store.read_json(path, f"./hayloft report {run.dir} makes it again")
+def _point(about, axes):
+    return ((about.get("point") or {}).get(key) for key in axes)
 
 
-def _tests(run, boots, axes):
-    for boot in boots:
-        for (test, unit), value in progress.boot_figures(_result(run, boot)).items():
-            yield [boot["id"], boot["pair"], boot["arm"], *(boot["point"].get(key) for key in axes), test, unit, value]
+def _counting(results, point, arm):
+    """The boots behind an arm's values, in the same order."""
+    return [boot for boot in results["boots"] if boot["used"] and boot["arm"] == arm and boot["point"] == point]
 
 
-def _rounds(run, boots, axes):
-    for boot in boots:
-        for test in _result(run, boot)["tests"]:
+def _tests(results, axes):
+    for test in results["tests"]:
+        for arm, about in test["arms"].items():
+            raw = about.get("raw") or about["boots"]
+            for boot, value, measured in zip(_counting(results, test["point"], arm), about["boots"], raw):
+                if measured is not None:
+                    yield [boot["id"], boot["pair"], arm, *_point(boot, axes), test["name"], test["unit"], value, measured]
+
+
+def _rounds(run, results, axes):
+    for boot, facts in analyse.digests_of(run.dir, [boot for boot in results["boots"] if boot["used"]]):
+        for test in facts["tests"]:
             for found in test["rounds"]:
-                yield [boot["id"], boot["arm"], *(boot["point"].get(key) for key in axes), test["name"],
-                       *(found.get(key) for key in ("round", "operations", "cycles", "wall", "ns_per_op"))]
+                yield [boot["id"], boot["arm"], *_point(boot, axes), test["name"],
+                       *(found.get(key) for key in ("round", "operations", "cycles", "wall", "ns_per_op", "cycles_per_op"))]
 
 
 def _counters(results, axes):
     for entry in results["counters"]:
         for arm, found in entry["arms"].items():
-            yield [entry["name"], entry.get("unit"), entry["test"], entry["cache"],
-                   *((entry.get("point") or {}).get(key) for key in axes), arm, found.get("median")]
+            yield [entry["name"], entry.get("unit"), entry["test"], entry["cache"], *_point(entry, axes), arm,
+                   found.get("median")]
+
+
+def _boots(results, axes):
+    for boot in results["boots"]:
+        yield [boot["id"], boot["pair"], boot["attempt"], boot["arm"], *_point(boot, axes),
+               *(boot.get(key) for key in BOOT_COLUMNS)]

@@ -12,9 +12,10 @@ from statistics import median
 from . import units
 
 
-def collect(events: dict[tuple[str, str], list[int]], test: str) -> dict[str, float]:
-    """One boot's figures of one test; events: values by (test, figure), one a round."""
-    return {name: median(values) for (of, name), values in events.items() if of == test}
+def collect(events: dict[tuple[str, str], list[int]], test: str, rounds: int) -> dict[str, float]:
+    """One boot's figures of one test; events: values by (test, figure), one a round. Where an event was lost there is
+    no figure: the median of the others is another."""
+    return {name: median(values) for (of, name), values in events.items() if of == test and len(values) == rounds}
 
 
 def entries(digests: dict[str, list[dict]], point: dict, reference: str) -> list[dict]:

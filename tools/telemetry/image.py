@@ -1,4 +1,5 @@
-"""Reads what a built image says of itself: the raw knob list in ELF section .hayloft.knobs.
+"""Reads what a built image says of itself: the raw knob list in ELF section .hayloft.knobs, and the names of its
+tests in .hayloft.tests.
 
 Only what that takes of ELF64 little endian is read, every offset is checked against the file, and a file
 that is no such image is an error in one line. Booting is the machines' business.
@@ -12,6 +13,7 @@ from . import defs
 from .errors import HayloftError
 
 SECTION = b".hayloft.knobs"
+TESTS = b".hayloft.tests"
 
 
 def sha256(path):
@@ -55,3 +57,11 @@ def read_knobs(path):
     """The Knobs that this image was built with."""
     text = read_section(path).rstrip(b"\0").decode("utf-8", "replace")
     return defs.parse_knobs(text, f"{path}({SECTION.decode()})")
+
+
+def read_tests(path):
+    """The names of the tests in this image; None of one that does not tell them."""
+    try:
+        return read_section(path, TESTS).rstrip(b"\0").decode("utf-8", "replace").split()
+    except HayloftError:
+        return None

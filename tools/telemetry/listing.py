@@ -2,15 +2,14 @@
 
 import tomllib
 
-from rich.console import Console
 from rich.table import Table
 
-from . import ROOT, defs, experiment, image, store
+from . import ROOT, console as consoles, defs, experiment, image, store
 from .errors import HayloftError
 
 
 def _print(table):
-    Console(highlight=False, width=None if Console().is_terminal else 160).print(table)
+    consoles.console().print(table)
 
 
 def _table(*columns):

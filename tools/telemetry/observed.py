@@ -61,9 +61,9 @@ def _in_order(boots: dict[str, list[dict]]) -> list[tuple]:
 
 
 def _histograms(digest: dict) -> dict[tuple, dict]:
-    """{(test, level, call): the sum of its rounds} of one boot."""
+    """{(test, level, call): the sum of its rounds} of one boot; of tests of which all came."""
     found: dict[tuple, dict] = {}
-    for test in digest.get("tests") or []:
+    for test in _whole(digest, "latency"):
         for entry in test["rounds"]:
             for record in entry.get("latency") or []:
                 key = test["name"], record["level"], record["call"]
@@ -73,6 +73,11 @@ def _histograms(digest: dict) -> dict[tuple, dict]:
                 for bucket, count in record["buckets"]:
                     one["counts"][bucket] = one["counts"].get(bucket, 0) + count
     return found
+
+
+def _whole(digest: dict, kind: str) -> list[dict]:
+    return [test for test in digest.get("tests") or []
+            if not test.get("rounds_lost") and not any(kind in (entry.get("lost") or []) for entry in test["rounds"])]
 
 
 def _latency_arm(boots: list[dict]) -> dict:
@@ -106,7 +111,7 @@ def matrix(used: dict[str, list[dict]], point: dict) -> list[dict]:
 
 def _cells(digest: dict) -> dict[str, dict[tuple[int, int], int]]:
     found: dict[str, dict] = {}
-    for test in digest.get("tests") or []:
+    for test in _whole(digest, "matrix"):
         for entry in test["rounds"]:
             for freed_on, made_on, count in entry.get("matrix") or []:
                 cells = found.setdefault(test["name"], {})
@@ -128,8 +133,11 @@ def overhead(used: dict[str, list[dict]], point: dict) -> list[dict]:
     and the same in every boot of an arm."""
     arms: dict[str, dict[str, dict]] = {}
     for arm, digests in used.items():
-        for digest in digests[:1]:
-            arms[arm] = {cache["name"]: cache for cache in digest.get("caches") or [] if cache.get("objects")}
+        arms[arm] = {}
+        for digest in digests:  # the same in each, but one may have lost a name
+            for cache in digest.get("caches") or []:
+                if cache.get("objects"):
+                    arms[arm].setdefault(cache["name"], cache)
     entries = []
     for name in dict.fromkeys(name for caches in arms.values() for name in caches):
         entry = {"cache": name, "point": point, "size": None, "arms": {}}

@@ -23,10 +23,11 @@ SELF_CHECK = "self-check"
 NOT_PARALLEL = "not parallel"
 FAILED_START = "failed-start"
 LEFT_OUT = "left out"  # something without which its figures would be read as facts and are none
+FOREIGN = "foreign"  # never a boot's own: what lies in its folder is not of one boot (bound.py)
 
-OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START, LEFT_OUT)
+OUTCOMES = (OK, REFUSED, PANIC, RESET, HANG, TIMEOUT, INCOMPLETE, SELF_CHECK, NOT_PARALLEL, FAILED_START, LEFT_OUT, FOREIGN)
 GUEST_FAULTS = (REFUSED, PANIC, RESET, HANG, TIMEOUT, SELF_CHECK)
-VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, LEFT_OUT)
+VOID = (INCOMPLETE, NOT_PARALLEL, FAILED_START, LEFT_OUT, FOREIGN)
 ABSENT_CPU = "the CPU with APIC id "  # how a warning begins that names a CPU which did not come
 STARVED_SHARE = 0.5  # of the time that CPUs were ready to run: with less, running out of time says nothing of the kernel
 # A kernel that samples sends something at least once a second, timed section or not. One that is silent for twice that,

@@ -8,12 +8,13 @@ import statistics
 import sys
 import time
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress as Bar, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from . import console as consoles
 from .rounds import boot_figure
 
 MOST_ROWS = 14
@@ -22,7 +23,8 @@ _STYLES = {"ok": "green", "not parallel": "yellow", "incomplete": "yellow"}
 
 def duration(seconds):
     minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes}:{seconds:02d}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes}:{seconds:02d}"
 
 
 class Tally:
@@ -101,7 +103,7 @@ class Rich(Plain):
 
     def __init__(self, console=None):
         super().__init__()
-        self.console = console or Console()
+        self.console = console or consoles.console()
         self.live = None
         self.medians = {}  # (test, unit) → arm → place → figure of that boot
         self.arms = []
@@ -164,6 +166,8 @@ class Rich(Plain):
             table.add_row(test, *cells)
         if len(self.medians) > MOST_ROWS:
             table.add_row(f"… and {len(self.medians) - MOST_ROWS} more tests")
+        if not consoles.fits(self.console, table):  # cut digits would look like values
+            table = Text("\n").join(consoles.stacked(table))
         state = f"boot {self.now}, {self.elapsed:.0f} s" if self.now else "starting"
         return Group(table, Text(state), self.bar)
 

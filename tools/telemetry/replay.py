@@ -3,9 +3,11 @@ panels."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 
-from .errors import HayloftError
+from .errors import EXIT_MACHINE, HayloftError
 
 
 def show_feed(feed, kind: str, port: int | None) -> int:
@@ -25,6 +27,8 @@ def show_feed(feed, kind: str, port: int | None) -> int:
             web.serve(feed, port, say=say)
     except KeyboardInterrupt:
         print()
+    if getattr(feed, "gone", ""):
+        raise HayloftError(f"the line is gone: {feed.gone}", EXIT_MACHINE)
     return 0
 
 
@@ -38,4 +42,25 @@ def main(boot: str | Path, speed: float = 1.0, port: int | None = None, kind: st
                            "such as RUN/boots/01-A")
     if not 0 <= speed <= 1e6:
         raise HayloftError(f"--speed {speed:g}: wants a number from 0 (all at once) to 1000000")
+    for text in told(folder):
+        print(f"hayloft: {text}", file=sys.stderr, flush=True)
     return show_feed(BootFeed(folder, speed), kind, port)
+
+
+def told(folder: Path) -> list[str]:
+    """What somebody who looks at these bytes should know first."""
+    from . import bound, digest, store
+
+    facts = digest.digest_boot(folder)
+    out = []
+    if not facts["records"]:
+        out.append(f"{folder}: its telemetry.bin holds no record, so there is nothing to see")
+    with contextlib.suppress(HayloftError):
+        about = store.read_json(folder / "boot.json", "")
+        run = {}
+        with contextlib.suppress(HayloftError):
+            run = store.read_json(folder.resolve().parents[1] / "run.json", "")
+        wrong = bound.one(run, folder.resolve().name if run else str(about.get("id")), about, facts)
+        if wrong:
+            out.append(f"{folder}: not this boot's own: {wrong}")
+    return out

@@ -26,11 +26,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
-from rich.console import Console
 from rich.progress import Progress, TextColumn, BarColumn, TimeRemainingColumn
 from rich.table import Table
 
-from . import ROOT, build, defs, stats, store
+from . import ROOT, build, console as consoles, defs, stats, store
 from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_MACHINE, HayloftError, cannot_write, did_you_mean
 from .interrupt import stop_by_signal
 from .machine import child, facts
@@ -294,15 +293,13 @@ def markdown(result, arms, rivals):
 
 
 def show(result, arms, rivals):
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=220)
+    console = consoles.console(width=220)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns(arms, rivals)):
         table.add_column(name, justify="left" if name in ("test", "fastest rival") else "right", no_wrap=index == 0)
     for row in result["tests"]:
         table.add_row(*cells(row, arms, rivals))
-    console.print(table)
+    consoles.show(console, table)
     console.print(result["reading"], markup=False)
     for text in result["warnings"]:
         console.print(f"warning: {text}", markup=False)
@@ -354,7 +351,7 @@ def main(tests=None, against=None, args="", cpus=None, starts=6, sweeps=10, ms=1
         build_runners(folder)
         load_before = facts.load()
         with Progress(TextColumn("measuring"), BarColumn(), TimeRemainingColumn(),
-                      console=Console(stderr=True), transient=True) as bar:
+                      console=consoles.console(stderr=True), transient=True) as bar:
             task = bar.add_task("", total=starts * sweeps * len(tests))
             measured = measure((*arms, *rivals), tests, cpus, starts, sweeps, ms, lambda: bar.advance(task))
     rows = analyse(measured, arms, rivals, tests, config["judged"])

@@ -19,7 +19,7 @@ import shutil
 import sys
 import time
 
-from . import ROOT, __version__, build, defs, experiment as experiments, image, machine, outcome, plan, progress, store
+from . import ROOT, __version__, build, checks, defs, experiment as experiments, image, machine, outcome, plan, progress, store, streams
 from . import interrupt
 from .errors import EXIT_BOOTS, EXIT_EXPECTATION, EXIT_INTERRUPTED, EXIT_MACHINE, EXIT_USAGE, HayloftError, cannot_write
 from .interrupt import stop_by_signal
@@ -35,6 +35,10 @@ DEADLINE_SHARE = 0.9  # of the machine's timeout: so the kernel ends itself, and
 
 class Refused(HayloftError):
     """The kernel refused what the host found legal, and not only an arm's own arguments."""
+
+
+NONCE = "nonce="
+NONCE_LENGTH = len(f" {NONCE}") + 16
 
 
 def added_arguments(words, spec, knobs):
@@ -85,6 +89,11 @@ def _precheck(experiment, spec, cpus):
             known[arm.name] = image.read_knobs(path)
         else:
             known[arm.name] = defs.parse_knobs(tree)
+        if arm.rev:
+            try:
+                build.commit_of(arm.rev)
+            except HayloftError as error:
+                experiment.fail(("arms", arm.name), str(error))
     own = [arm for arm in experiment.arms if not arm.rev]  # a revision's list is known once it is built
     experiments.check_arms(dataclasses.replace(experiment, arms=own), known, spec.hosted, cpus)
 
@@ -105,8 +114,8 @@ def _specs(experiment):
 
 
 def _build_images(run, experiment, hosted):
-    """Builds and archives every image; returns ({arm: checksum}, {arm: Knobs})."""
-    checksums, knobs, built = {}, {}, {}
+    """Builds and archives every image; returns ({arm: checksum}, {arm: Knobs}, {arm: names of its tests})."""
+    checksums, knobs, tests, built = {}, {}, {}, {}
     log = run.dir / "build.log"
     for arm in experiment.arms:
         key = (arm.rev, arm.image)
@@ -119,15 +128,18 @@ def _build_images(run, experiment, hosted):
                 elf = build.build(hosted, log)
             checksum = image.sha256(elf)
             run.add_image(elf, checksum, arm.name if arm.other_build else "")
-            built[key] = (checksum, image.read_knobs(elf))
-        checksums[arm.name], knobs[arm.name] = built[key]
+            built[key] = (checksum, image.read_knobs(elf), image.read_tests(elf))
+        checksums[arm.name], knobs[arm.name], tests[arm.name] = built[key]
     log.unlink(missing_ok=True)  # kept only where the build failed
-    return checksums, knobs
+    return checksums, knobs, tests
 
 
-def start(path, out=None, settings=()):
-    """Checks an experiment file, creates its run and builds; returns a Session ready to boot."""
+def start(path, out=None, settings=(), alike=False):
+    """Checks an experiment file, creates its run and builds; returns a Session ready to boot. alike: its arms must be.
+    What is wrong with the file leaves nothing behind, even where only the built image could tell."""
     experiment = experiments.load(path, settings)
+    if alike and len({(arm.told, arm.rev, arm.image) for arm in experiment.arms}) > 1:
+        raise HayloftError(f"{path}: its arms differ; calibrate wants arms with the same arguments, as in null.toml")
     if out is not None:
         store.check_new(out)
     specs = _specs(experiment)
@@ -150,6 +162,11 @@ def start(path, out=None, settings=()):
     try:
         return _prepare(run, experiment, specs, seed)
     except BaseException as error:
+        mistake = isinstance(error, HayloftError) and error.exit_code == EXIT_USAGE
+        if mistake and not (run.dir / "build.log").exists():
+            shutil.rmtree(run.dir, ignore_errors=True)
+            run.close()
+            raise
         save_interrupted(run)
         run.close()
         if isinstance(error, KeyboardInterrupt):
@@ -167,8 +184,9 @@ def _warnings(experiment, specs, arms):
 def _prepare(run, experiment, specs, seed):
     from . import calibrate as noise
     hosted = specs[0].hosted
-    checksums, knobs = _build_images(run, experiment, hosted)
+    checksums, knobs, tests = _build_images(run, experiment, hosted)
     left_out = experiments.check_arms(experiment, knobs, hosted, min(spec.cpus for spec in specs))
+    checks.check(experiment, tests)
     for name, refusals in left_out.items():
         run.info["skipped"].append({"name": f"arm {name}", "reason": "; ".join(map(str, refusals))})
         del run.info["arms"][name]
@@ -184,8 +202,9 @@ def _prepare(run, experiment, specs, seed):
         arm, spec = by_name[slot.arm], specs[slot.point_index]
         words = experiment.line_at(arm, slot.point)
         line = argument_line(words, spec, knobs[arm.name])
-        if len(line) > qemu.LONGEST_ARGUMENTS:
-            experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most {qemu.LONGEST_ARGUMENTS}")
+        if len(line) > qemu.LONGEST_ARGUMENTS - NONCE_LENGTH:
+            experiment.fail(("arms", arm.name), f"{len(line)} characters of arguments; at most "
+                            f"{qemu.LONGEST_ARGUMENTS - NONCE_LENGTH}")
         order.append({**slot.describe(), "point_index": slot.point_index, "args": line,
                       **({"live": arm.live} if arm.live else {})})
     run.info["arm_images"] = {name: checksums[name] for name in by_name}
@@ -301,7 +320,7 @@ class Session:
         spec = self.specs[entry["point_index"]]
         folder = self.run.start_boot(name)
         show.started(name, arm)
-        arguments, seen, view = entry["args"], {"view": "off"}, None
+        arguments, seen, view = self.numbered(entry, name), {"view": "off"}, None
         try:
             if entry.get("live") == "web":
                 from . import live
@@ -325,12 +344,24 @@ class Session:
             self.refused(entry, result, boot, show)
         show.ended(boot, result, *self.progress(done))
 
+    def numbered(self, entry, name):
+        """The argument line of one boot, with the number that tells its bytes from every other boot's. The run has
+        it before the boot begins: nothing that lies in the boot's folder later can then pass for it by itself."""
+        if "nonce" not in self.knobs[entry["arm"]] or f" {NONCE}" in f" {entry['args']}":
+            return entry["args"]
+        nonce = self.info.setdefault("nonces", {})[name] = secrets.token_hex(8)
+        self.run.save()
+        return f"{entry['args']} {NONCE}{nonce}".strip()
+
     def archive(self, entry, attempt, ended, verdict, result, seen=None):
         """seen: what the arm's own live view was, where arms have one."""
+        nonce = self.info.get("nonces", {}).get(self.identity(entry, attempt))
         spec = self.specs[entry["point_index"]]
         boot = {
             "id": self.identity(entry, attempt), "arm": entry["arm"], "point": entry["point"],
-            "pair": entry["pair"], "slot": entry["slot"], "attempt": attempt, "args": entry["args"],
+            "pair": entry["pair"], "slot": entry["slot"], "attempt": attempt,
+            "args": " ".join([entry["args"], *([NONCE + nonce] if nonce else [])]), "nonce": nonce,
+            "capture": (result or {}).get("capture"),
             "machine": spec.describe(), "machine_kind": spec.kind,
             "knobs": ((result or {}).get("hello") or {}).get("knobs") or {},
             "started": ended.started if ended else None, "ended": ended.ended if ended else machine.now(),
@@ -435,11 +466,9 @@ def run(path, out=None, settings=(), live="auto", port=None, strict=False):
 def calibrate(path, out=None, settings=(), live="auto", port=None):
     """The verb `calibrate`: an A/A run, then what its alike boots differ by, kept for later verdicts here."""
     from . import calibrate as noise
+    noise.default_path()  # where it would be kept: known before anything is measured
     with stop_by_signal():
-        session = start(experiments.find(path), out, settings)
-        if len(set(session.info["arms"].values())) > 1:
-            session.run.close()
-            raise HayloftError(f"{path}: its arms differ; calibrate wants arms with the same arguments, as in null.toml")
+        session = start(experiments.find(path), out, settings, alike=True)
         code = finish(session, live, port)
     if code in (0, EXIT_EXPECTATION):
         results = store.read_json(session.run.dir / "results.json", "analyse the run again")
@@ -483,6 +512,7 @@ def finish(session, live, port, strict=False):
     """Boots what is missing, then analyses, reports and says. Closes the run in any case."""
     run_folder, view = session.run, None
     kind = choose_view(live)
+    streams.outlive()
     if any("live" in entry for entry in session.info["order"]):
         kind = "off"  # each arm has the view that its file gives it, and nobody else looks
     show = progress.make(quiet=kind == "term")
@@ -582,4 +612,4 @@ def open_view(folder, kind, port, show):
 
 def close_view(view):
     from .machine import child
-    child.end(view, grace=2.0)
+    child.end(view, grace=5.0)  # it sends its last picture, with where the report is

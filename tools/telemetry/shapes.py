@@ -152,7 +152,8 @@ _BODIES = {
          "cpus": array(row(small, small, unsigned, unsigned, unsigned)),
          "counted": row(unsigned, unsigned),
          "claimed": row(unsigned, unsigned),
-         "yardstick": array(row(small, unsigned, unsigned))},
+         "yardstick": array(row(small, unsigned, unsigned)),
+         "made": array(unsigned), "whole": unsigned},
     ),
     "check": ({"name": text, "ok": boolean},
               {"when": text, "detail": text, "values": mapping(signed)}),
@@ -167,7 +168,7 @@ _BODIES = {
     "bye": (
         {"outcome": text},
         {"reason": text, "totals": array(row(unsigned, unsigned, unsigned)),
-         "telemetry": mapping(unsigned), "left_out": _LEFT_OUT},
+         "telemetry": mapping(unsigned), "left_out": _LEFT_OUT, "made": array(unsigned)},
     ),
     "latency": (
         {"test": unsigned, "round": unsigned, "level": text, "call": one_of("alloc", "free"),

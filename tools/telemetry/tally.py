@@ -41,7 +41,7 @@ class BootTally:
         self.values: dict[Key, float] = {}
         self.locks: dict[tuple[str, str | None], dict[str, dict[str, int]]] = {}
         self.operations: dict[str | None, int] = {}
-        self.incomplete: list[str] = []
+        self.incomplete: list[str] = ["?"] * (digest.get("tests_lost") or 0)
         for test in digest.get("tests") or []:
             self._test(test)
         self._derive()
@@ -49,7 +49,7 @@ class BootTally:
 
     def _test(self, test: dict) -> None:
         name = test["name"]
-        if not all(entry["complete"] for entry in test["rounds"]):
+        if test.get("rounds_lost") or not all(entry["complete"] for entry in test["rounds"]):
             self.incomplete.append(name)
             return
         self.operations[name] = sum(entry["operations"] for entry in test["rounds"])
@@ -104,6 +104,10 @@ class BootTally:
                 for counter, value in values.items():
                     _merge(row.setdefault(owner, {}), counter, value, self._kind(counter))
         self.operations[None] = sum(count for name, count in self.operations.items() if name is not None)
+
+    def counts(self, test: str | None) -> bool:
+        """Whether this boot knows all that a test counted; None: that every test did."""
+        return bool(self.operations.get(test)) and not (test is None and self.incomplete)
 
     def mean_rate(self, counter: str) -> float:
         """Of the tests' figures for one operation: every test weighs the same, however many operations it did."""
@@ -189,7 +193,7 @@ def _table(boots: list, keys: list[Key]) -> _Table:
     for row, (_, tally) in enumerate(boots):
         for column, (name, test, cache) in enumerate(keys):
             count = tally.operations.get(test)
-            if not count or (test is None and tally.incomplete):
+            if not tally.counts(test):
                 continue
             value = tally.values.get((name, test, cache), 0)
             table.plain[row, column] = value
@@ -300,12 +304,12 @@ def locks(arms: dict[str, list[tuple[int, BootTally]]], schema: dict, point: dic
             owners = sorted(present[lock_class, test])
             entry = {"name": lock_class, "test": test, "point": point, "arms": {}, "owners": {}}
             for arm, boots in arms.items():
-                rows = [tally.locks.get((lock_class, test), {}) for _, tally in boots]
+                rows = [tally.locks.get((lock_class, test), {}) for _, tally in boots if tally.counts(test)]
                 entry["arms"][arm] = _lock_row([_over_owners(row, schema) for row in rows], names, schema)
             for owner in owners:
                 entry["owners"][owner] = {
-                    arm: _lock_row([tally.locks.get((lock_class, test), {}).get(owner, {}) for _, tally in boots],
-                                   names, schema)
+                    arm: _lock_row([tally.locks.get((lock_class, test), {}).get(owner, {}) for _, tally in boots
+                                    if tally.counts(test)], names, schema)
                     for arm, boots in arms.items()
                 }
             entries.append(entry)
@@ -349,9 +353,11 @@ def footprint(arms: dict[str, list[tuple[int, BootTally]]], digests: list[dict],
         for arm, boots in arms.items():
             values, in_bytes = [], []
             for _, tally in boots:
+                if not tally.counts(None):
+                    continue
                 values.append(tally.values.get((name, None, None), 0))
                 in_bytes.append(_bytes_held(tally, name, about["unit"], sizes))
-            known = all(value is not None for value in in_bytes)
+            known = bool(in_bytes) and all(value is not None for value in in_bytes)
             entry["arms"][arm] = {"median": _median(values), "bytes": _median(in_bytes) if known else None}
         if any(arm["median"] for arm in entry["arms"].values()):
             entries.append(entry)

@@ -2,9 +2,10 @@
 
 import sys
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from . import console as consoles
 
 _STYLES = {"faster": "bold green", "slower": "bold red", "unreliable": "yellow", "refused": "yellow"}
 
@@ -68,12 +69,12 @@ def table(results):
 
 
 def show(folder, results):
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140, highlight=False)
+    console = consoles.console(file=sys.stdout, width=140)
     found = table(results)
     if found is None:
         console.print("no test has a result", markup=False)
     else:
-        console.print(found)
+        consoles.show(console, found)
         if any(versus.get("ratio") is not None for test in results["tests"] for versus in test["versus"].values()):
             first = results["reference"]
             other = next(arm for test in results["tests"] for arm in test["versus"])

@@ -96,7 +96,7 @@ def _watch_boot(args: str, spec, folder: Path, port: int | None, kind: str) -> i
     build.BUILD.mkdir(exist_ok=True)
     elf = build.build(spec.hosted, build.BUILD / "watch.log", "release")
     knobs = image.read_knobs(elf)
-    boot.check_arguments(args, knobs, spec.hosted, spec.cpus)
+    boot.check_arguments(args, knobs, spec.hosted, spec.cpus, image.read_tests(elf))
     arguments = arguments_for(args, spec, knobs)
     spec = dataclasses.replace(spec, timeout=0)  # until it is stopped
     title = f"watching {args}" if args else "watching the default arguments"

@@ -43,8 +43,13 @@ def main() -> int:
     parser.add_argument("--linger", type=float, default=LINGER,
                         help="seconds to stay after the run's end")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    alive = end_with(options.parent)
+    asked: list[int] = []  # to end: the page still sends its last picture
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    parent_lives = end_with(options.parent)
+
+    def alive() -> bool:
+        return not asked and parent_lives()
+
     source = feed.RunFeed(options.run_dir, options.boot)
     try:
         if options.kind == "term":

@@ -34,6 +34,7 @@ class RunFeed:
 
     def __init__(self, run_dir: str | Path, boot: str | None = None):
         self.run_dir = Path(run_dir)
+        self.report = self.run_dir / "report.html"
         self.only = boot
         self.state = RunState()
         self.ended = False
@@ -183,12 +184,19 @@ class SerialFeed:
         self.state = RunState(f"the machine at {name}")
         self.state.alone = True
         self.ended = False
+        self.gone = ""  # why nothing more will come
         self._decoder = Decoder(shared_line=True, from_start=False)
         self._boot = BootState("boot 1", "A", 1)
         self.state.begin(self._boot)
 
     def poll(self) -> bool:
-        items = self._decoder.feed(self.port.read(BUDGET))
+        if self.ended:
+            return False
+        try:
+            items = self._decoder.feed(self.port.read(BUDGET))
+        except (OSError, ValueError, TypeError) as error:  # pyserial's own are OSErrors; unplugged, it also gives others
+            self.ended, self.gone = True, str(error)
+            items = self._decoder.finish()
         for item in items:
             number = item.boot + 1 if isinstance(item, Record) else None
             if number is not None and f"boot {number}" != self._boot.id:

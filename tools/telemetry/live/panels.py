@@ -97,9 +97,8 @@ class Panel:
         self.axes.set_position((x + left, y + bottom, w - left - right, h - bottom - top))
 
     def gather(self, state: RunState) -> tuple:
-        if state.current is None:
-            return Notice("waiting for the first boot"), ()
-        return self.look(state.current) or (Notice(self.empty), ())
+        seen = self.look(state.current) if state.current is not None else None
+        return seen or (Notice(state.instead(self.empty)), ())
 
     def look(self, boot) -> tuple | None:
         raise NotImplementedError

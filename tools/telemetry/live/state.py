@@ -12,6 +12,7 @@ nothing moves while nothing comes.
 from __future__ import annotations
 
 from collections import deque
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -421,19 +422,36 @@ class RunState:
         self.state = str(run.get("state") or "running")
 
     def where(self) -> str:
-        """Which boot this is, and what it does."""
+        """Which boot this is, and what it does; how many failed."""
         boot = self.current
+        if self.state != "running" and not self.alone:
+            good = sum(one.outcome == "ok" for one in self.boots.values())
+            return f"run {self.state}: {good} of {len(self.boots)} boots ok{self.failed()}"
         if boot is None:
             coming = f"boot {self.coming} was started"
-            return coming if self.coming else "waiting for the first boot"
+            return (coming if self.coming else "waiting for the first boot") + self.failed()
         what = boot.outcome or (f"{boot.test}, round {boot.round + 1}" if boot.test else "starting")
-        if self.state != "running":
-            what = f"run {self.state}"
-        elif self.coming:
+        if self.coming and self.boots[self.coming].outcome is None:
             what += f"; boot {self.coming} was started"
         count = f" ({boot.place} of {self.planned})" if boot.place and self.planned else ""
         arm = f", arm {boot.arm}" if boot.arm and self.arms else ""
-        return f"boot {boot.id}{count}{arm}: {what}"
+        return f"boot {boot.id}{count}{arm}: {what}{self.failed()}"
+
+    def failed(self) -> str:
+        """'; 2 failed (1 hang, 1 panic)', '' if none did."""
+        kinds = Counter(one.outcome for one in self.boots.values() if not one.counts)
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        return f"; {kinds.total()} failed ({told})" if kinds else ""
+
+    def instead(self, empty: str) -> str:
+        """What a panel says that has nothing to draw: a boot that failed will not bring it any more."""
+        if self.current is None:
+            over = self.state != "running" and not self.alone
+            return "no boot sent anything" if over else "waiting for the first boot"
+        summary = self.boots.get(self.current.id)
+        if summary is not None and not summary.counts:
+            return f"nothing to show: boot {summary.id}\nended early: {summary.outcome}"
+        return empty
 
     def begin(self, boot: BootState) -> None:
         """A boot was started. The boot before it stays in the picture until this one sends

@@ -211,7 +211,7 @@ def show(feed, linger: float | None = None, alive=lambda: True,
          console: Console | None = None) -> None:
     """Shows the feed until Ctrl-C, until `alive` says no, or `linger` seconds after its end (None:
     for ever)."""
-    console = console or Console(file=sys.stdout, highlight=False)
+    console = console or Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     marks = Marks(console)
     if console.is_terminal and not console.is_dumb_terminal:
         with Live(picture(feed.state, marks), console=console, auto_refresh=False,

@@ -35,6 +35,9 @@ PAUSE = 0.35  # and outside
 POLL = 0.1  # how often the clock is looked at
 RATIO_LEAST, RATIO_MOST = 0.5, 3  # dots a pixel of the page: more would cost more than it shows
 REQUESTS = ("draw", "refresh", "send_image_mode", "ack", "set_device_pixel_ratio")
+LAST_READS = 20  # of what the feed has, before the last picture
+UNSENT_MOST = 1 << 20  # bytes under way to one browser; some pictures
+PARTING = 0.5  # seconds for browsers to take the last picture
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -46,12 +49,14 @@ PAGE = """<!DOCTYPE html>
   #board div {{ border: 0 !important; resize: none !important; outline: none; }}
   .ui-dialog-titlebar, .mpl-toolbar, .ui-helper-clearfix {{ display: none !important; }}
   #board canvas {{ left: 0; top: 0; outline: none; }}
-  #gone {{ display: none; position: fixed; right: 12px; top: 8px; padding: 4px 10px;
-          background: #fff3cd; border: 1px solid #c9a227; border-radius: 4px; }}
+  #wait {{ position: absolute; left: 0; right: 0; top: 45%; text-align: center; color: #666; }}
+  #gone {{ display: none; position: fixed; z-index: 10; right: 12px; top: 8px; max-width: 60em;
+          padding: 4px 10px; background: #fff3cd; border: 1px solid #c9a227; border-radius: 4px; }}
 </style>
 <script src="mpl.js"></script></head>
 <body><div id="board" role="img" aria-label="Live plots"></div>
-<div id="gone" role="status">The view has ended; this is its last picture.</div>
+<div id="wait" role="status">Drawing the first picture …</div>
+<div id="gone" role="status">The view has ended; this is its last picture. Reloading shows nothing.</div>
 <noscript>This page draws with JavaScript.</noscript>
 <script>
   const place = new URL("ws", location.href);
@@ -59,6 +64,18 @@ PAGE = """<!DOCTYPE html>
   const socket = new WebSocket(place);
   const figure = new mpl.figure("board", socket, () => {{}}, document.getElementById("board"));
   const gone = document.getElementById("gone");
+  /* A picture may have more dots than this page asked for: another page may look with a finer one. */
+  const show = figure.imageObj.onload;
+  figure.imageObj.onload = () => {{
+    const {{ canvas, imageObj }} = figure;
+    document.getElementById("wait").style.display = "none";
+    if (canvas.width !== imageObj.naturalWidth || canvas.height !== imageObj.naturalHeight) {{
+      canvas.width = imageObj.naturalWidth;
+      canvas.height = imageObj.naturalHeight;
+    }}
+    show();
+  }};
+  mpl.figure.prototype.handle_ended = (_, message) => {{ gone.textContent = message.text; }};
   socket.addEventListener("close", () => {{ gone.style.display = "block"; }});
 </script></body></html>
 """
@@ -83,10 +100,6 @@ class Canvas(FigureCanvasWebAggCore):
 
     def handle_event(self, event):
         kind = event.get("type") if isinstance(event, dict) else None
-        if kind == "set_device_pixel_ratio":
-            ratio = event.get("device_pixel_ratio")
-            if not isinstance(ratio, (int, float)) or not RATIO_LEAST <= ratio <= RATIO_MOST:
-                return None
         return super().handle_event(event) if kind in REQUESTS else None
 
 
@@ -103,6 +116,30 @@ class View:
         self.frames = 0
         self._drawn_at = 0.0
         self.board.refresh(feed.state)
+
+    def fit(self) -> None:
+        """As many dots as the finest page that looks; the others scale it down."""
+        finest = max((page.ratio for page in self.manager.web_sockets), default=1)
+        if finest != self.canvas.device_pixel_ratio:
+            self.manager.handle_json({"type": "set_device_pixel_ratio", "device_pixel_ratio": finest})
+
+    def finish(self) -> None:
+        """The last picture, of all that there is, and what to do now."""
+        for _ in range(LAST_READS):
+            if not self.feed.poll() or self.feed.ended:
+                break
+        if not self.manager.web_sockets:
+            return
+        panels = self.board.refresh(self.feed.state)
+        if panels:
+            self.board.draw(self.canvas, panels)
+            self.canvas.show_pixels()
+        state, report = self.feed.state.state, getattr(self.feed, "report", None)
+        text = f"{'The view has ended' if state == 'running' else f'The run is {state}'}; this is its last picture."
+        if report is not None and state == "done":
+            text += f" Its report is {report}."
+        for page in list(self.manager.web_sockets):
+            page.send_json({"type": "ended", "text": f"{text} Reloading shows nothing."})
 
     @property
     def page_title(self) -> str:
@@ -154,12 +191,21 @@ class _Panels(tornado.web.RequestHandler):
 
 
 class _Socket(tornado.websocket.WebSocketHandler):
+    """One browser. Pictures are differences to the one before, so a browser that does not take what it was
+    sent gets nothing more until it has, and then the whole picture."""
+
     def open(self, *_):
         self.set_nodelay(True)
-        self.application.settings["view"].manager.add_web_socket(self)
+        self.ratio = 1
+        self.unsent = 0  # bytes that the browser has not taken yet
+        self.behind = False
+        self.view = self.application.settings["view"]
+        self.view.manager.add_web_socket(self)
+        self.view.fit()
 
     def on_close(self):
-        self.application.settings["view"].manager.web_sockets.discard(self)
+        self.view.manager.web_sockets.discard(self)
+        self.view.fit()
 
     def on_message(self, message):
         """A browser's request. What is not understood is ignored: pages are not trusted either."""
@@ -167,9 +213,14 @@ class _Socket(tornado.websocket.WebSocketHandler):
             event = json.loads(message)
         except ValueError:
             return
-        view = self.application.settings["view"]
-        view.board.refresh(view.feed.state)
-        view.manager.handle_json(event)
+        self.view.board.refresh(self.view.feed.state)
+        if isinstance(event, dict) and event.get("type") == "set_device_pixel_ratio":
+            ratio = event.get("device_pixel_ratio")
+            if isinstance(ratio, (int, float)) and RATIO_LEAST <= ratio <= RATIO_MOST:
+                self.ratio = ratio
+                self.view.fit()
+            return
+        self.view.manager.handle_json(event)
 
     def send_json(self, content):
         self._send(json.dumps(content), binary=False)
@@ -178,10 +229,21 @@ class _Socket(tornado.websocket.WebSocketHandler):
         self._send(blob, binary=True)
 
     def _send(self, message, binary):
+        self.behind = self.behind or self.unsent > UNSENT_MOST
+        if self.behind:
+            return
         try:
-            self.write_message(message, binary=binary)
+            sent = self.write_message(message, binary=binary)
         except tornado.websocket.WebSocketClosedError:
-            pass
+            return
+        self.unsent += len(message)
+        sent.add_done_callback(lambda sent: self._taken(sent, len(message)))
+
+    def _taken(self, sent, size):
+        self.unsent -= size
+        if sent.exception() is None and self.behind and not self.unsent:
+            self.behind = False
+            self.view.manager.handle_json({"type": "refresh"})
 
 
 def application(view: View) -> tornado.web.Application:
@@ -210,14 +272,27 @@ def serve(feed, port: int | None = None, linger: float | None = None, alive=lamb
     (say or _print_address)(address)
     loop = tornado.ioloop.IOLoop.current()
     ended_at: list[float] = []
+    stopping: list[Exception | None] = []
 
     def turn():
-        view.turn()
+        if stopping:
+            return
+        try:
+            view.turn()
+        except Exception as error:  # once, not at every turn
+            stopping.append(error)
+            loop.stop()
+            return
         if feed.ended and not ended_at:
             ended_at.append(time.monotonic())
+            view.finish()
+            if getattr(feed, "gone", ""):
+                print(f"hayloft: the line is gone: {feed.gone}; the picture stays until Ctrl-C", file=sys.stderr, flush=True)
         over = ended_at and linger is not None and time.monotonic() - ended_at[0] >= linger
         if over or not alive():
-            loop.stop()
+            stopping.append(None)
+            view.finish()
+            loop.call_later(PARTING, loop.stop)
 
     clock = tornado.ioloop.PeriodicCallback(turn, POLL * 1000)
     clock.start()
@@ -226,6 +301,8 @@ def serve(feed, port: int | None = None, linger: float | None = None, alive=lamb
     finally:
         clock.stop()
         server.stop()
+    if stopping and stopping[0] is not None:
+        raise stopping[0]
 
 
 def _print_address(address: str) -> None:

@@ -297,13 +297,21 @@ def _seen_counters(results: dict, reference: str) -> list:
     chosen = [
         entry for entry in results["counters"]
         if entry["test"] is None and entry["cache"] is None and entry["kind"] in ("sum", "derived")
-        and any(abs(versus["per_op_change"] or 0) > 0.5 for versus in entry["versus"].values())
+        and any(_differs(entry, arm, reference) for arm in entry["versus"])
     ]
     if not chosen:
         return []
     return _counter_tables(results, reference, chosen, "Counters that look different",
                            "Too few pairs to tell a change from chance; shown are those that moved by more than half "
                            "for one operation.")
+
+
+def _differs(entry: dict, arm: str, reference: str) -> bool:
+    """By more than half; from nothing to something is more than any share."""
+    change = entry["versus"][arm]["per_op_change"]
+    if change is None:
+        return bool(entry["arms"][arm]["per_op"]) and entry["arms"][reference]["per_op"] == 0
+    return abs(change) > 0.5
 
 
 def _counter_tables(results: dict, reference: str, chosen: list, title: str, about: str) -> list:
