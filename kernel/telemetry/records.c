@@ -619,7 +619,7 @@ void bye_body(struct cbor *c, const char *outcome, const char *reason)
 {
     u64 cycles = 0, records = 0;
 
-    cbor_map(c, 5);
+    cbor_map(c, 6);
     pair_text(c, "outcome", outcome);
     pair_text(c, "reason", reason);
     pair_made(c);
