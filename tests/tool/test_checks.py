@@ -69,9 +69,9 @@ def test_all_mistakes_at_once():
 def run_of(folder, expect, arms="AB"):
     """A finished run whose file has three arms; those that are not in `arms` were left out on its machine."""
     plans = {arm: synth.plan_for(arm, rounds=1, round_ms=20) for arm in "AB"}
-    synth.write_run(folder, plans, 2)
+    synth.write_run(folder, plans, 4)
     rules = "\n".join(f'"{key}" = "{rule}"' for key, rule in expect.items())
-    (folder / "experiment.toml").write_text(f'pairs = 2\n[arms]\nA = ""\nB = ""\nC = "idle=poll"\n[expect]\n{rules}\n')
+    (folder / "experiment.toml").write_text(f'pairs = 4\n[arms]\nA = ""\nB = ""\nC = "idle=poll"\n[expect]\n{rules}\n')
     run = json.loads((folder / "run.json").read_text())
     run["skipped"] = [{"name": "arm C", "reason": "idle is for booted machines only"},
                       {"name": "yield/solo", "reason": "needs the scheduler"}]
