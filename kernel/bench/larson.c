@@ -37,7 +37,7 @@ const char *larson_teardown(const struct bench_test *test, struct bench_round *r
     return free_pages(kheap, round->shared, SPARE_ORDER) ? NULL : "the spare set was no block";
 }
 
-static bool replace(struct bench_cpu *me, void **slot, u64 *random)
+static ALWAYS_INLINE bool replace(struct bench_cpu *me, void **slot, u64 *random)
 {
     bench_give(me, *slot);
     *slot = bench_take(me, SMALLEST + 8 * bench_random_below(random, (LARGEST - SMALLEST) / 8 + 1));
