@@ -51,6 +51,7 @@ MAY_TEST = {'HAYLOFT_DEBUG', 'MUTANT'}
 # Knobs that the tool itself has to set, whatever the experiment; each has its reason.
 TOOL_KNOBS = {
     'overcommit',      # only the host can count its CPUs
+    'nonce',           # a number for each boot, by which its bytes are known
     'repeat',          # watch
     'kbench',          # watch without tests would show nothing
     'kbench.ops',      # icount: a fixed number of operations...

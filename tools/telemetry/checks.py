@@ -132,9 +132,10 @@ def _untold(key: str, rule, point: dict, results: dict) -> str:
     test = tests_named(key)
     if test is None:
         return ""
-    entry = next((entry for entry in results["tests"] if entry["name"] == test and entry["point"] == point), None)
-    if entry is not None:
-        lacking = sorted(arm for arm in rule.arms if all(value is None for value in entry["arms"][arm]["boots"]))
-        return f"test {test} has no result in arm{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}" if lacking else ""
     why = "; ".join(sorted({entry["reason"] for entry in results.get("skipped") or [] if entry.get("name") == test}))
-    return f"test {test} did not run{f': {why}' if why else ''}"
+    why = f": {why}" if why else ""
+    entry = next((entry for entry in results["tests"] if entry["name"] == test and entry["point"] == point), None)
+    if entry is None:
+        return f"test {test} did not run{why}"
+    lacking = sorted(arm for arm in rule.arms if all(value is None for value in entry["arms"][arm]["boots"]))
+    return f"test {test} has no result in arm{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}{why}" if lacking else ""
