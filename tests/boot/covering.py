@@ -26,6 +26,7 @@ LEVELS = {
     'kbench.ops': (None, '0', '500'),
     'repeat': ('0',),  # 1 has no end of its own
     'provoke': ('none',),  # a planted fault is there to fail the boot
+    'nonce': ('none', '0123456789abcdef'),  # the tool gives one to each boot that it archives
     'tests': ('malloc/64/solo', 'malloc/65536/all-cpus,batch/1024/free,remote/64/one-to-one,typed/node,larson'),
     'selfcheck': ('1',),  # every pair is to pass it
     'deadline': ('0', '60s', '86400000'),  # 0: never. The smallest other would end the boot
