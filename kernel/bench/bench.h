@@ -13,7 +13,7 @@
  * claimed, those of the operation that it broke off too. The test is then skipped with its figures; its
  * books are held all the same, and a workload that is wrong in them fails the boot, short or not.
  *
- * To add one: a file with a run function, a line in tests.c, a name in configure.py. The function
+ * To add one: a file with a run function, a line in tests.def, a name in configure.py. The function
  * allocates nothing that it does not claim, prints nothing and takes no lock of its own. Its loop
  * passes a quiescent state (RCU) in bench_more(), bench_meet() and bench_relax().
  *

@@ -151,6 +151,18 @@ def test_an_unplugged_line_ends_the_feed_once(capsys):
         replay.show_feed(feed, "term", None)
 
 
+def test_a_fault_of_the_decoder_is_not_blamed_on_the_line(monkeypatch):
+    feed = SerialFeed(Unplugged(synth.capture(synth.plan_for("A", rounds=1))), "/dev/ttyX")
+
+    def broken(data):
+        raise ValueError("ours")
+
+    monkeypatch.setattr(feed._decoder, "feed", broken)
+    with pytest.raises(ValueError, match="ours"):
+        feed.poll()
+    assert not feed.ended and not feed.gone
+
+
 def test_a_fault_of_the_view_ends_it_once(monkeypatch, tmp_path):
     turns = []
 

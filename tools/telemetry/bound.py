@@ -81,10 +81,10 @@ def _arguments(sent: str | None, taken: str | None) -> str:
 
 def _twice(run: dict, boots: dict, found: dict) -> dict[str, str]:
     """Of boots with the same bytes none can be told from the others, unless boot.json knew what its own were."""
+    alike = (run.get("machine") or {}).get("kind") == "icount"  # there every boot of an arm is the same one
     same: dict[str, list[str]] = {}
     for name, (about, facts) in boots.items():
         capture = facts.get("capture") or {}
-        alike = (run.get("machine") or {}).get("kind") == "icount"  # there every boot of an arm is the same one
         if capture.get("bytes") and not (alike and not about.get("nonce")) and name not in found:
             same.setdefault(capture["sha256"], []).append(name)
     out = {}

@@ -82,12 +82,13 @@ def digest_boot(boot_dir: Path, shared_line: bool | None = None) -> dict:
 def is_of(result: dict, boot_dir: Path) -> bool:
     """Whether this result was worked out from the bytes that lie there now; bytes that are gone cannot deny it."""
     try:
-        data = (Path(boot_dir) / "telemetry.bin").read_bytes()
+        with open(Path(boot_dir) / "telemetry.bin", "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         return True
     except OSError as error:
         raise HayloftError(f"{boot_dir}/telemetry.bin: cannot be read: {error.strerror}") from error
-    return (result.get("capture") or {}).get("sha256") == hashlib.sha256(data).hexdigest()
+    return (result.get("capture") or {}).get("sha256") == found
 
 
 def _boot_json(boot_dir: Path) -> dict:

@@ -193,10 +193,10 @@ class SerialFeed:
         if self.ended:
             return False
         try:
-            items = self._decoder.feed(self.port.read(BUDGET))
+            data = self.port.read(BUDGET)
         except (OSError, ValueError, TypeError) as error:  # pyserial's own are OSErrors; unplugged, it also gives others
             self.ended, self.gone = True, str(error)
-            items = self._decoder.finish()
+        items = self._decoder.finish() if self.ended else self._decoder.feed(data)
         for item in items:
             number = item.boot + 1 if isinstance(item, Record) else None
             if number is not None and f"boot {number}" != self._boot.id:

@@ -11,8 +11,7 @@ nothing moves while nothing comes.
 
 from __future__ import annotations
 
-from collections import deque
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -130,10 +130,7 @@ class View:
                 break
         if not self.manager.web_sockets:
             return
-        panels = self.board.refresh(self.feed.state)
-        if panels:
-            self.board.draw(self.canvas, panels)
-            self.canvas.show_pixels()
+        self._draw()
         state, report = self.feed.state.state, getattr(self.feed, "report", None)
         text = f"{'The view has ended' if state == 'running' else f'The run is {state}'}; this is its last picture."
         if report is not None and state == "done":
@@ -153,8 +150,11 @@ class View:
             return
         self._drawn_at = time.monotonic()
         self.feed.poll()
-        if not self.manager.web_sockets:
-            return
+        if self.manager.web_sockets:
+            self._draw()
+
+    def _draw(self) -> None:
+        """What changed since the picture before."""
         panels = self.board.refresh(self.feed.state)
         if panels:
             self.board.draw(self.canvas, panels)
